@@ -54,11 +54,14 @@ def causes(found: Iterable[Finding]) -> tuple[CheckCause, ...]:
     return tuple(sorted(_joined(found).values(), key=lambda cause: (not cause.explained, -cause.count)))
 
 
-def cause_of(found: Iterable[Finding]) -> dict[Key, CheckCause]:
-    """Return the cause of each rejected verdict, among those that `causes` returns."""
+def causes_of(found: Iterable[Finding]) -> dict[Key, list[CheckCause]]:
+    """Return the causes of each rejected verdict, among those that `causes` returns."""
     found = tuple(found)
     joined = _joined(found)
-    return {key: joined[_key(each)] for each in found for key in each.cells}
+    causes: dict[Key, list[CheckCause]] = {}
+    for key, cause in ((key, joined[_key(each)]) for each in found for key in each.cells):
+        causes.setdefault(key, []).append(cause)
+    return causes
 
 
 def _joined(found: Iterable[Finding]) -> dict[tuple[str, str], CheckCause]:
@@ -178,7 +181,7 @@ def added_mask_notes(diagnoses: Iterable[LoggedDiagnosis], mask: str | None) -> 
 
     mask: the function's name for its mask.
     """
-    decisions = [way for each in diagnoses for cause in each.causes for way in cause.decisions.items()]
+    decisions = [way for each in diagnoses for cause in each.told for way in cause.decisions.items()]
     if mask is not None and (f"number_mask[{mask}]", "added") in decisions:
         yield f"if the argument {mask} is meant to be added to the logits, check with --map {mask}=bias"
 
@@ -284,18 +287,18 @@ def outcomes(run: Run, again: Callable[[str], str]) -> dict[str, CaseOutcome]:
     cells: dict[str, list[LoggedCell]] = {name: [] for name in run.header.cases}
     for cell in run.cells.values():
         cells[cell.case].append(cell)
-    where = _by_cases(cause_of(findings(run)))
+    where = _by_cases(causes_of(findings(run)))
     return {name: _outcome(run, some, where, again(name)) for name, some in cells.items()}
 
 
-def _by_cases(where: Mapping[Key, CheckCause]) -> dict[Key, CheckCause]:
+def _by_cases(where: Mapping[Key, list[CheckCause]]) -> dict[Key, list[CheckCause]]:
     """Return the causes with the number of cases instead of verdicts: a case has a verdict for each form."""
-    asked = {(cause, case) for (case, _), cause in where.items()}
+    asked = {(cause, case) for (case, _), some in where.items() for cause in some}
     count = Counter(cause for cause, _ in asked)
-    return {key: replace(cause, count=count[cause]) for key, cause in where.items()}
+    return {key: [replace(cause, count=count[cause]) for cause in some] for key, some in where.items()}
 
 
-def _outcome(run: Run, cells: list[LoggedCell], where: Mapping[Key, CheckCause], again: str) -> CaseOutcome:
+def _outcome(run: Run, cells: list[LoggedCell], where: Mapping[Key, list[CheckCause]], again: str) -> CaseOutcome:
     asked = [cell for cell in cells if cell.verdict != DECLINED]
     if not cells:
         why = run.footer.gate.incomplete if run.footer else ()
@@ -308,10 +311,11 @@ def _outcome(run: Run, cells: list[LoggedCell], where: Mapping[Key, CheckCause],
     red = next((cell for cell in asked if cell.key in run.rejected), None)
     if red is None:
         return CaseOutcome(verdict, accepted=True)
-    cause = where[red.key]
+    cause, *others = where[red.key]
     first, *rest = report_text(cause, again, "case")
     here = [] if cause.explained or what_happened(red) in first else [f"in this case: {what_happened(red)}"]
-    return CaseOutcome(verdict, accepted=False, text="\n".join([first, *here, *rest]))
+    also = [f"also: {report_text(each, again, 'case')[0]}" for each in others]
+    return CaseOutcome(verdict, accepted=False, text="\n".join([first, *here, *also, *rest]))
 
 
 def judged_share(given: str, found: Mapping[str, CaseOutcome], least: float) -> CaseOutcome:

@@ -1,6 +1,6 @@
 """Deviations of non-finite numbers: masked ones that leak, and attended ones that are replaced."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -15,6 +15,7 @@ DECISION = "attended_nonfinite"
 
 # Numbers and their dtype -> the same numbers with non-finite ones replaced.
 Cleaning = Callable[[Array, str], Array]
+
 
 # The suffix of deviations that follow from adding -inf to a logit that is NaN.
 WHERE_ADDED = "_where_added"
@@ -76,6 +77,11 @@ def _nan_row_zeroed(state: State) -> State:
     return state.but(probs=np.where(np.isnan(state.probs) & ~numbers, 0.0, state.probs))
 
 
+def _nan_weights_zeroed(state: State) -> State:
+    """Zero rows with a NaN weight: code that guards the division by `total > 0`, or takes nan_to_num of the weights."""
+    return state.but(probs=np.where(np.isnan(state.probs), 0.0, state.probs))
+
+
 def _values_leak(state: State) -> State:
     return state.but(context=state.probs @ state.value)
 
@@ -130,7 +136,19 @@ ROWS: tuple[Deviation, ...] = (
     _cleaned("value_clipped", _of_input("value", _clipped)),
     _cleaned("key_zeroed", _of_input("key", _zeroed)),
     Deviation(DECISION, "nan_row_zeroed", steps=following("dead_rows", "nan_rows", _nan_row_zeroed)),
+    Deviation(DECISION, "nan_weights_zeroed", steps=following("dead_rows", "nan_weights", _nan_weights_zeroed)),
     Deviation(DECISION, "output_zeroed", steps=_of_output(_zeroed)),
     Deviation(DECISION, "nan_output_zeroed", steps=_of_output(_nan_zeroed)),
     Deviation(DECISION, "output_clipped", steps=_of_output(_clipped)),
 )
+
+
+def where_added(problem: Problem) -> Iterator[tuple[str, str]]:
+    """
+    The deviations, as (decision, name), that follow from adding -inf to NaN, as far as they concern a problem.
+
+    NaN plus -inf is NaN in every arithmetic, so code that adds its masks shows them beside any other deviation.
+    """
+    for each in ROWS:
+        if each.name.endswith(WHERE_ADDED) and each.concerns(problem):
+            yield each.decision, each.name

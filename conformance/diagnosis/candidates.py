@@ -198,13 +198,15 @@ class Cause:
     A candidate with its condition and the failing cells that it explains, the simplest first.
 
     guards: the smallest conditions that fit, the simplest first; the condition that always holds if no cell contradicts
-    the candidate. ties: other candidates, each with its guards, that explain the same cells.
+    the candidate. ties: other candidates, each with its guards, that explain the same cells. condition_bits: the cost
+    of the condition.
     """
 
     candidate: Candidate
     guards: tuple[Condition, ...]
     cells: tuple[Evidence, ...]
     ties: tuple["Cause", ...] = ()
+    condition_bits: float = 0.0
 
     @property
     def bits(self) -> float:

@@ -12,7 +12,7 @@ from conformance.bridge.profile import UNIT, Profile
 from conformance.deviations.catalogue import evaluate
 from conformance.deviations.deviation import Dialect
 from conformance.deviations.names import ARITHMETIC_LINES
-from conformance.deviations.nonfinite import ROWS, WHERE_ADDED
+from conformance.deviations.nonfinite import where_added
 from conformance.diagnosis.evidence import Evidence
 from conformance.spec.problem import Array
 from conformance.spec.rounding import round_to
@@ -132,11 +132,9 @@ class CoarserArithmetic:
 
 
 def _with_added(cell: Evidence) -> Iterator[Dialect]:
-    """The declared dialect, and those in which NaN plus -inf is NaN, as it is in every arithmetic."""
+    """The declared dialect, and those in which NaN plus -inf is NaN."""
     yield cell.declared.dialect
-    for each in ROWS:
-        if each.name.endswith(WHERE_ADDED) and each.concerns(cell.problem):
-            yield cell.under(((each.decision, each.name),))
+    yield from (cell.under((way,)) for way in where_added(cell.problem))
 
 
 def _greatest(probs: Array) -> Array:

@@ -80,11 +80,17 @@ def _shows(cause: Cause, cell: Evidence) -> bool:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The causes in the order in which they were found, the unexplained failing cells, and their localisation."""
+    """
+    The causes in the order in which they were found, the unexplained failing cells, and their localisation.
+
+    separated: the same causes with one deviation each, if that is the shorter description; else (). A cell may be among
+    the cells of several of them.
+    """
 
     causes: tuple[Cause, ...]
     unexplained: tuple[Evidence, ...]
     where: Localisation = field(default_factory=Localisation)
+    separated: tuple[Cause, ...] = ()
 
 
 def diagnose(
@@ -111,8 +117,9 @@ def diagnose(
     search.take(arithmetic(search.open_cells(), search.conforming_cells()))
     search.merge()
     search.unite()
+    search.combine()
     causes, unexplained = causes_that_stand(search.causes, search.open_cells(), non_reproducible)
-    return Diagnosis(tuple(causes), tuple(unexplained), search.where(unexplained))
+    return Diagnosis(tuple(causes), tuple(unexplained), search.where(unexplained), search.separated(causes))
 
 
 def first_look(cells: Sequence[Evidence]) -> tuple[Cause, ...]:
@@ -141,6 +148,8 @@ def record_of(diagnosis: Diagnosis, others: Iterable[Evidence] = ()) -> dict[str
         "causes": [_cause(cause, later) for cause in diagnosis.causes],
         "unexplained": [cell.case for cell in diagnosis.unexplained],
     }
+    if diagnosis.separated:
+        record["separated"] = [_cause(cause, later) for cause in diagnosis.separated]
     return record | ({"unexplained_where": diagnosis.where.words} if diagnosis.where.words else {})
 
 

@@ -5,13 +5,15 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import inf, prod
 
+from conformance.deviations.nonfinite import where_added
 from conformance.deviations.tiles import DECISION, KeyLoop, is_causal_argument, key_loops
 from conformance.diagnosis.candidates import Candidate, Cause, combined_with, different
 from conformance.diagnosis.condition_fit import ConditionFit, Guards
 from conformance.diagnosis.conditions import Condition
-from conformance.diagnosis.evidence import Evidence
+from conformance.diagnosis.evidence import Change, Evidence
 from conformance.diagnosis.explanation import MAX_ALTERNATIVES, MAX_EXTRA_COST, OF_NONFINITE, UNEXPLAINED, saved, ways
 from conformance.diagnosis.localisation import INFORMATIVE, Localisation, localise
+from conformance.diagnosis.separation import explains, needed, separated
 from conformance.spec.problem import Problem
 
 # Maximum number of the simplest cells, and of the largest cells, on which loops are tried.
@@ -149,6 +151,10 @@ class Search:
         self._pair_shown: dict[tuple[int, int], bool] = {}
         self._contradictions: dict[tuple[int, Candidate, Candidate], bool] = {}
 
+    def separated(self, causes: Sequence[Cause]) -> tuple[Cause, ...]:
+        """The causes with one deviation each, if that is the shorter description; else ()."""
+        return separated(self.cells, self._guards, causes)
+
     def open_cells(self) -> list[Evidence]:
         """Failing cells without a cause, the simplest first."""
         return [self.cells[n] for n in self._open]
@@ -230,6 +236,48 @@ class Search:
                 self.causes[self.causes.index(wide)] = replace(wide, cells=(*wide.cells, *cause.cells))
                 self.causes.remove(cause)
                 self._taken |= dict.fromkeys(numbers, wide.candidate)
+
+    def combine(self) -> None:
+        """
+        Explain open cells, and small causes, by the deviations of several larger causes at once.
+
+        Two mistakes of one function show together where a call meets the conditions of both. Each is paid already. NaN
+        in a key or value under a mask that is added shows besides.
+        """
+        by_size = sorted(self.causes, key=lambda cause: len(cause.cells))
+        for which in [(cause.candidate, cause.guards) for cause in by_size]:
+            cause = next(each for each in self.causes if (each.candidate, each.guards) == which)
+            larger = [each for each in self.causes if len(each.cells) > len(cause.cells)]
+            numbers = [n for n in self._taken if self.cells[n] in cause.cells]
+            combined = {n: self._combined(n, larger) for n in numbers}
+            if all(combined.values()):
+                self.causes.remove(cause)
+                self._add(combined)
+        self._add({n: change for n in self._open if (change := self._combined(n, self.causes))})
+
+    def _combined(self, number: int, causes: Iterable[Cause]) -> Change:
+        """The deviations of the causes whose conditions a cell meets, as far as it needs them; () if they fail."""
+        cell = self.cells[number]
+        met = dict.fromkeys(way for cause in causes if self._holds(cause, number) for way in cause.candidate.change)
+        changes = ((*met, *added) for added in ((), *((way,) for way in where_added(cell.problem))))
+        found = (each for each in changes if PAIR <= len(each) == len(dict(each)) and explains(cell, each))
+        return next((needed(cell, each) for each in found), ())
+
+    def _add(self, changes: Mapping[int, Change]) -> None:
+        """Add cells to the causes that are these changes, or make such causes; their deviations are paid already."""
+        for change in dict.fromkeys(changes.values()):
+            candidate = Candidate(change)
+            numbers = [n for n, each in changes.items() if each == change]
+            cells = tuple(self.cells[n] for n in numbers)
+            same = next((each for each in self.causes if frozenset(each.candidate.change) == frozenset(change)), None)
+            if same is None:
+                fit = self._guards.search(numbers, self._contradicting(candidate, frozenset(numbers)))
+                guards = fit.guards if len(fit.shows) == len(numbers) else (Condition(),)
+                self.causes.append(Cause(candidate, guards, cells))
+            else:
+                self.causes[self.causes.index(same)] = replace(same, cells=(*same.cells, *cells))
+            self._taken |= dict.fromkeys(numbers, candidate)
+            self._open = [n for n in self._open if n not in numbers]
 
     def unite(self) -> None:
         """Replace several causes, some of which need a condition, by one fitted loop that needs none."""
@@ -385,7 +433,7 @@ class Search:
         cells = tuple(self.cells[n] for n in best.shows)
         others = tuple(Cause(each.candidate, each.fit.guards, cells) for each in ties)
         self.causes = [cause for cause in self.causes if cause not in absorbed]
-        self.causes.append(Cause(best.candidate, best.fit.guards, cells, others))
+        self.causes.append(Cause(best.candidate, best.fit.guards, cells, others, best.fit.bits))
         self._taken |= dict.fromkeys(best.shows, best.candidate)
         self._open = [n for n in self._open if n not in best.shows]
 

@@ -394,14 +394,21 @@ class LoggedDiagnosis(_Record):
     Why one subject fails, over all its verdicts.
 
     unexplained: case ids that no cause explains. unexplained_where: what these cases have in common, in words, or "".
-    errors: calls that ended in an exception, grouped by its root.
+    errors: calls that ended in an exception, grouped by its root. separated: the causes with one deviation each, if
+    that is the shorter description; a verdict may have several of them.
     """
 
     subject: str
     causes: tuple[LoggedCause, ...] = ()
+    separated: tuple[LoggedCause, ...] = ()
     unexplained: tuple[str, ...] = ()
     unexplained_where: str = ""
     errors: tuple[Lost, ...] = ()
+
+    @property
+    def told(self) -> tuple[LoggedCause, ...]:
+        """The causes that are reported to a user."""
+        return self.separated or self.causes
 
 
 class LoggedKnownList(_Record):

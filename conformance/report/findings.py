@@ -161,13 +161,17 @@ def _merged(found: Iterable[Finding]) -> Iterator[Finding]:
         yield replace(first, cells=(*first.cells, *(cell for other in others for cell in other.cells)))
 
 
-def finding_of(run: Run) -> dict[Key, Finding]:
-    """The finding that each rejected verdict belongs to."""
-    return {key: finding for finding in findings(run) for key in finding.cells}
+def findings_of(run: Run) -> dict[Key, list[Finding]]:
+    """The findings that each rejected verdict belongs to: several if it shows several deviations."""
+    found: dict[Key, list[Finding]] = {}
+    for finding in findings(run):
+        for key in finding.cells:
+            found.setdefault(key, []).append(finding)
+    return found
 
 
 def _diagnosed(run: Run, diagnosis: LoggedDiagnosis) -> Iterator[Finding]:
-    for cause in diagnosis.causes:
+    for cause in diagnosis.told:
         found = (key for case in cause.cells if (key := (case, diagnosis.subject)) in run.rejected)
         if keys := tuple(sorted(found, key=lambda key: not _is_wrong_itself(run.cells[key]))):
             yield Finding(
@@ -203,7 +207,7 @@ def _reported(diagnoses: Iterable[LoggedDiagnosis]) -> Mapping[str, Mapping[str,
     return {
         each.subject: {
             "=".join(way): (conditioned(cause.sentence, cause.condition), cause.remedy)
-            for cause in reversed(each.causes)
+            for cause in reversed(each.told)
             if len(cause.decisions) == 1
             for way in cause.decisions.items()
         }

@@ -9,7 +9,7 @@ attribute, and versions are properties of a suite.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, starmap, zip_longest
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -19,10 +19,10 @@ from conformance.engine.records import JudgedCell, Key, LoggedCell, LoggedSubjec
 from conformance.engine.run_folder import Run
 from conformance.report.conclusion import gate_notes, subject_lines
 from conformance.report.counts import kind_of, what_happened
-from conformance.report.findings import Finding, finding_of, finding_text
+from conformance.report.findings import Finding, finding_text, findings_of
 
-# Rejected cell -> the finding that it belongs to.
-Findings = Mapping[Key, Finding]
+# Rejected cell -> the findings that it belongs to.
+Findings = Mapping[Key, Sequence[Finding]]
 
 # Characters that XML 1.0 cannot contain, not even escaped.
 ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -50,7 +50,7 @@ def junit_xml(run: Run) -> bytes:
 
 def _pieces(run: Run) -> Iterator[bytes]:
     root = ET.Element("testsuites", name=legal(f"conformance {run.header.run}"))
-    found = finding_of(run)
+    found = findings_of(run)
     written: list[bytes] = []
     for line in subject_lines(run):
         suite = ET.SubElement(root, "testsuite", name=legal(line.subject.name), timestamp=legal(run.header.started))
@@ -142,8 +142,8 @@ def _test(run: Run, judged: JudgedCell, found: Findings) -> ET.Element:
 def _add_result(test: ET.Element, run: Run, cell: LoggedCell, found: Findings) -> None:
     if cell.key in run.rejected:
         tag = "error" if cell.verdict in BROKEN else "failure"
-        finding = found.get(cell.key)
-        say(test, tag, kind_of(cell), _message(cell, finding), _story(cell, finding))
+        own = found.get(cell.key, ())
+        say(test, tag, kind_of(cell), _message(cell, own), _story(cell, own))
     elif cell.known is not None:
         link = f" ({cell.known.link})" if cell.known.link else ""
         say(test, "skipped", "known", f"known: {cell.known.reason}{link}")
@@ -160,18 +160,22 @@ def say(test: ET.Element, tag: str, kind: str, message: str, story: str = "") ->
     element.text = legal(story) or None
 
 
-def _message(cell: LoggedCell, finding: Finding | None) -> str:
-    if finding is not None and finding.explained:
-        return f"{kind_of(cell)}: {finding_text(finding)}"
+def _message(cell: LoggedCell, found: Sequence[Finding]) -> str:
+    """The first cause of a cell; if there are others, the story has them."""
+    if found and found[0].explained:
+        return f"{kind_of(cell)}: {finding_text(found[0])}"
     return f"{kind_of(cell)}: {what_happened(cell)}"
 
 
-def _story(cell: LoggedCell, finding: Finding | None = None) -> str:
+def _story(cell: LoggedCell, found: Sequence[Finding]) -> str:
     error = cell.error.traceback or cell.error.message if cell.error else ""
-    ties = [f"ambiguous: {other}" for other in finding.ambiguous] if finding else []
+    also = [f"also: {finding_text(each)}" for each in found[1:]]
+    ties = [f"ambiguous: {other}" for each in found for other in each.ambiguous]
     outputs = [each.message for each in cell.outputs if each.message and each.message not in cell.reason]
     rerun = f"rerun: {cell.rerun}" if cell.rerun else ""
-    return "\n".join(part for part in (_message(cell, finding), *ties, cell.reason, *outputs, error, rerun) if part)
+    return "\n".join(
+        part for part in (_message(cell, found), *also, *ties, cell.reason, *outputs, error, rerun) if part
+    )
 
 
 def _gate_notes(run: Run) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from conformance.disk import write_whole
-from conformance.engine.records import LoggedCell
+from conformance.engine.records import Key, LoggedCell
 from conformance.engine.run_folder import Run
 from conformance.report.conclusion import (
     SubjectLine,
@@ -140,12 +140,14 @@ def _subjects(lines: list[SubjectLine]) -> Iterator[str]:
 def _rejected(cells: list[LoggedCell], found: list[Finding]) -> Iterator[str]:
     if not cells:
         return
-    sentences = {key: finding.sentence for finding in found if finding.explained for key in finding.cells}
+    sentences: dict[Key, list[str]] = {}
+    for key, sentence in ((key, each.sentence) for each in found if each.explained for key in each.cells):
+        sentences.setdefault(key, []).append(sentence)
     first = "the first " if len(cells) > MAX_CELLS else ""
     yield f"## Rejected: {first}{min(len(cells), MAX_CELLS)} of {len(cells)}"
     yield ""
     for cell in cells[:MAX_CELLS]:
-        why = words(sentences.get(cell.key) or what_happened(cell))
+        why = words("; ".join(sentences.get(cell.key, ())) or what_happened(cell))
         yield f"**{words(kind_of(cell))}** {code(cell.case)} on {code(cell.subject)}: {why}"
         yield ""
         if cell.rerun:

@@ -183,6 +183,11 @@ MISTAKES: dict[str, tuple[Dialect, tuple[str, ...]]] = {
         {"attended_nonfinite": "nan_row_zeroed"},
         both("numerics/nonfinite/attended_under_causal", ",inputs.poison=nan_attended_key"),
     ),
+    "a row with a NaN weight set to zero": (
+        {"attended_nonfinite": "nan_weights_zeroed"},
+        both("numerics/nonfinite/attended", ",inputs.poison=nan_attended_key")
+        + both("numerics/nonfinite/attended_under_causal", ",inputs.poison=nan_attended_key"),
+    ),
     "summed weights": (
         {"returned_weights": "summed"},
         (

@@ -57,6 +57,13 @@ def test_what_fails_in_one_form_fails_with_its_cause_and_the_command(builder: Ru
     )
 
 
+def test_a_case_that_shows_two_mistakes_says_both(builder: RunBuilder) -> None:
+    builder.cell("a/b", FORMS[0], "fail", class_="semantic", rejected=True)
+    first, second = ({"sentence": each, "remedy": f"no {each}", "cells": ["a/b"]} for each in ("lies", "steals"))
+    builder.diagnosis(FORMS[0], {"sentence": "lies and steals", "cells": ["a/b"]}, separated=(first, second))
+    assert told(builder).text == "it lies (1 case)\nalso: it steals (1 case)\nfix: no lies\nrerun: check -k a/b"
+
+
 def test_what_no_cause_explains_says_what_happened_in_this_case(builder: RunBuilder) -> None:
     builder.cell(builder.case("a/a"), FORMS[0], "fail", class_="precision", reason="output: 1 element", rejected=True)
     builder.cell("a/b", FORMS[0], "fail", class_="precision", reason="output: 7 elements", rejected=True)

@@ -1,7 +1,8 @@
 """
 Writes every everyday mistake in several signatures, and tells what `check` names. `nox -s everyday`.
 
-A signature is a set of keyword arguments that can express the mistake: the fewest, all, and some drawn at random.
+A signature is a set of keyword arguments that can express the mistake: the fewest, all, and some drawn at random. With
+`--pairs N`, N functions with two mistakes each are checked instead.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from conformance.checking.function_check import CheckRequest, check
 from conformance.checking.target import parse_target
 from conformance.diagnosis.explanation import of_change
 from conformance.engine.job import RunListener
+from conformance.engine.run_folder import Run
 from tests.mutation.scoring import Named, Option, Said, said_of
 
 from .mistakes import MISTAKES, Mistake
@@ -32,7 +34,7 @@ SEED = 16
 # An argument that means nothing without another one.
 REQUIRED = {"causal_alignment": "is_causal", "average_weights": "need_weights"}
 
-OUTCOMES = ("right", "tie", "more", "wrong", "unexplained", "survived")
+OUTCOMES = ("right", "tie", "more", "one", "wrong", "unexplained", "survived")
 
 
 @dataclass(frozen=True)
@@ -73,16 +75,57 @@ def _closed(names: Sequence[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
+class PairTrial:
+    """Two mistakes in one signature."""
+
+    first: Mistake
+    second: Mistake
+    operator: str
+    arguments: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """As it is printed."""
+        return f"{self.first.name} + {self.second.name} [{self.operator}: {' '.join(self.arguments) or 'mask alone'}]"
+
+    @property
+    def mistake(self) -> Mistake:
+        """Both as one; every name that is right for one of them is right."""
+        one, other = self.first, self.second
+        return Mistake(
+            self.name,
+            (*one.right, *other.right),
+            {**one.lines, **other.lines},
+            declare={**one.declare, **other.declare},
+            raises=one.raises or other.raises,
+        )
+
+
+def pair_trials(number: int) -> list[PairTrial]:
+    """So many pairs of mistakes in different lines, drawn, each with the fewest arguments that can express it."""
+    source = random.Random(SEED)  # noqa: S311 - a reproducible choice
+    found: list[PairTrial] = []
+    while len(found) < number:
+        one, other = source.sample(MISTAKES, 2)
+        needs = {*one.needs, *other.needs}
+        operators = [each for each in one.operators if each in other.operators]
+        same = {*one.lines, *one.declare} & {*other.lines, *other.declare}
+        if operators and not same and not needs & {*one.excludes, *other.excludes}:
+            found.append(PairTrial(one, other, source.choice(operators), _closed([*needs])))
+    return found
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What `check` said of a trial."""
 
-    trial: Trial
+    trial: Trial | PairTrial
     outcome: str
     said: str
     seconds: float
 
 
-def tried(trial: Trial) -> Outcome:
+def tried(trial: Trial | PairTrial) -> Outcome:
     """Check one, and hold what is named against what is right."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -96,7 +139,44 @@ def tried(trial: Trial) -> Outcome:
         seconds = time.perf_counter() - started
         said = said_of(done.run)
         text = "; ".join([*map(_text, said.named), *(f"({kind})" for kind in said.others)])
+        if isinstance(trial, PairTrial):
+            told = _told(done.run)
+            lines = [
+                f"{len(done.causes)} findings",
+                *(f"{' & '.join(sorted(names))} ({count})" for names, count in told),
+            ]
+            text = "; ".join([*lines, *(f"({kind})" for kind in said.others)])
+            return Outcome(trial, pair_outcome(trial, [names for names, _ in told], said), text, seconds)
         return Outcome(trial, outcome_of(trial.mistake, said), text, seconds)
+
+
+def pair_outcome(trial: PairTrial, told: Sequence[frozenset[str]], said: Said) -> str:
+    """
+    One of OUTCOMES for a function with two mistakes.
+
+    told: the names in each finding. right: both mistakes are named, and nothing else. more: something is said besides.
+    one: only one of them is named. wrong: none is.
+    """
+    if said.conforms:
+        return "survived"
+    named = frozenset().union(*told)
+    if not named:
+        return "unexplained"
+    rights = [{name for names in each.right for name in names.split("+")} for each in (trial.first, trial.second)]
+    found = [bool(named & right) for right in rights]
+    others = [kind for kind in said.others if not (trial.mistake.raises and kind == "error")]
+    if not all(found):
+        return "one" if any(found) else "wrong"
+    return "more" if named - rights[0] - rights[1] or others else "right"
+
+
+def _told(run: Run) -> list[tuple[frozenset[str], int]]:
+    """The names in each finding of a run, and its number of verdicts."""
+    causes = [cause for each in run.diagnoses.values() for cause in each.told]
+    return [
+        (frozenset("=".join(way) for way in cause.decisions.items()) or frozenset({cause.arithmetic}), len(cause.cells))
+        for cause in causes
+    ]
 
 
 def outcome_of(mistake: Mistake, said: Said) -> str:
@@ -139,10 +219,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--drawn", type=int, default=2, metavar="N", help="so many signatures that are drawn")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="so many side by side")
     parser.add_argument("--only", default="", metavar="TEXT", help="mistakes that have this in their name")
+    parser.add_argument("--pairs", type=int, default=0, metavar="N", help="N functions with two mistakes instead")
     parser.add_argument("--sample", type=int, default=1, metavar="N", help="take every Nth alone")
     asked = parser.parse_args(arguments)
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    chosen = [each for each in trials(asked.drawn) if asked.only in each.mistake.name][:: asked.sample]
+    every = pair_trials(asked.pairs) if asked.pairs else [*trials(asked.drawn)]
+    chosen = [each for each in every if asked.only in each.mistake.name][:: asked.sample]
     counts: Counter[str] = Counter()
     with ProcessPoolExecutor(asked.jobs) as pool:
         for each in pool.map(tried, chosen):

@@ -468,6 +468,15 @@ def test_a_row_of_nothing_but_nan_may_be_taken_for_one_that_attends_nothing() ->
     assert output(two_keys(mask([[1, 0], [1, 1]])), "attended_nonfinite=nan_row_zeroed") == pytest.approx([4.0, 5.0])
 
 
+def test_a_row_with_a_nan_weight_may_be_zero() -> None:
+    """The NaN is in the first key. Only the second query attends to it; the first one attends to the second key."""
+    problem = two_keys(mask([[0, 1], [1, 1]])).but(key=np.array([[[[np.nan, LOG3], [LOG3, 0.0]]]]))
+    np.testing.assert_array_equal(output(problem), [8.0, np.nan])
+    assert output(problem, "attended_nonfinite=nan_weights_zeroed") == [8.0, 0.0]
+    np.testing.assert_array_equal(output(problem, "attended_nonfinite=nan_row_zeroed"), [8.0, np.nan])
+    assert output(problem, "nonfinite_key=zeroes") == [0.0, 0.0]
+
+
 def test_a_layer_may_scale_by_the_width_of_its_query() -> None:
     """Two numbers for two heads of one: the second logit of the first head is ln 3 / sqrt(2), not ln 3."""
     other = 3.0 ** (0.5**0.5)

@@ -137,11 +137,16 @@ class RunBuilder:
         if rejected:
             self.rejected.append([case, subject])
 
-    def diagnosis(self, subject: str, *causes: dict[str, Any], unexplained: tuple[str, ...] = ()) -> None:
+    def diagnosis(
+        self,
+        subject: str,
+        *causes: dict[str, Any],
+        unexplained: tuple[str, ...] = (),
+        separated: tuple[dict[str, Any], ...] = (),
+    ) -> None:
         """Say why a subject fails."""
-        self.records.append(
-            {"type": "diagnosis", "schema": 2, "subject": subject, "causes": causes, "unexplained": unexplained}
-        )
+        why = {"causes": causes, "unexplained": unexplained} | ({"separated": separated} if separated else {})
+        self.records.append({"type": "diagnosis", "schema": 2, "subject": subject, **why})
 
     def tensors(self, name: str, **arrays: tuple[Array, Array, Array]) -> str:
         """Write a tensors file: output name -> expected, actual, tolerance; returns its path in the folder."""

@@ -3,13 +3,16 @@
 import math
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
 from conformance.report import load_run
 from conformance.report.conclusion import gate_notes, headline, known_groups, subject_lines
 from conformance.report.counts import budget_text, share_text
-from conformance.report.findings import finding_text, findings
+from conformance.report.findings import finding_text, findings, findings_of
+from conformance.report.junit import junit_xml
+from conformance.report.summary import summary
 
 from .build_run import RunBuilder
 
@@ -60,6 +63,53 @@ def test_what_no_diagnosis_speaks_of_goes_to_a_cause_that_is_told_already(tmp_pa
     builder.diagnosis(subject, cause | {"remedy": "multiply the query instead"})
     (found,) = findings(load_run(builder.write()))
     assert (found.sentence, found.cells) == (cause["sentence"], (("a/two", subject), ("a/one", subject)))
+
+
+REVERSES: dict[str, Any] = {
+    "sentence": "reverses the keys",
+    "remedy": "turn them round",
+    "decisions": {"value_path": "reversed"},
+}
+IGNORES: dict[str, Any] = {
+    "sentence": "ignores the scale argument",
+    "remedy": "scale it",
+    "decisions": {"scale": "ignored"},
+}
+
+
+def two_mistakes(builder: RunBuilder) -> str:
+    """A subject that makes two mistakes in the call a/both, and one of them in a/one."""
+    subject = failing(builder, "a/both", "a/one")
+    both = {"sentence": "does both", "cells": ["a/both"]}
+    ignores = IGNORES | {"cells": ["a/both"], "condition": "only with a mask"}
+    reverses = REVERSES | {"cells": ["a/one", "a/both"]}
+    builder.diagnosis(subject, both, REVERSES | {"cells": ["a/one"]}, separated=(ignores, reverses))
+    return subject
+
+
+def test_each_of_two_mistakes_is_a_finding_with_all_its_verdicts(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path)
+    two_mistakes(builder)
+    run = load_run(builder.write())
+    assert [finding_text(each) for each in findings(run)] == [
+        "1 cause explains 2 verdicts of torch.mha: it reverses the keys; fix: turn them round",
+        "1 cause explains 1 verdict of torch.mha: it ignores the scale argument, only with a mask; fix: scale it",
+    ]
+    assert {key[0]: len(found) for key, found in findings_of(run).items()} == {"a/both": 2, "a/one": 1}
+    assert len(run.rejected) == 2
+
+
+def test_junit_and_the_summary_say_both_mistakes_of_a_call(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path)
+    two_mistakes(builder)
+    run = load_run(builder.write())
+    both, one = (test.find("failure") for test in ET.fromstring(junit_xml(run)).iter("testcase"))  # noqa: S314 - our own
+    assert both is not None
+    assert one is not None
+    assert "it reverses the keys" in str(both.get("message"))
+    assert "also: 1 cause explains 1 verdict of torch.mha: it ignores the scale argument" in str(both.text)
+    assert "also" not in str(one.text)
+    assert "reverses the keys; ignores the scale argument" in "\n".join(summary(run))
 
 
 def test_the_diagnosis_overrules_what_explains_a_cell_alone(tmp_path: Path) -> None:
