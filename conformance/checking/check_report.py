@@ -162,8 +162,8 @@ def varying_notes(varies: Varying, named: Collection[str]) -> Iterator[str]:
     """
     Yield a sentence about the decisions for which several behaviours occur.
 
-    named: cases with a named cause. A decision is not reported if one of its examples is among them, because the cause
-    explains the variation.
+    named: cases with a named cause or an accepted deviation. A decision is not reported if one of its examples is among
+    them, because that explains the variation.
     """
     examples_of = [
         f"{decision}={name} in {case}"

@@ -255,6 +255,7 @@ def _finished(
     finish(session, decision, clock)
     run = write_reports(session.folder)
     named = {case for finding in findings(run) if finding.explained for case, _ in finding.cells}
+    named |= {case for (case, _), cell in run.judged.items() if cell.known is not None}
     unsettled = begun.unsettled.notes() if begun.unsettled else ()
     further = (*varying_notes(begun.varies, named), *added_mask_notes(run.diagnoses.values(), begun.mask))
     notes = (*begun.notes, *further, *unsettled, *alternatives.notes())

@@ -50,6 +50,11 @@ def _given_times_default(problem: Problem) -> float:
     return problem.applied_scale * (1.0 if problem.scale is None else problem.head_dim**-0.5)
 
 
+def _default_if_zero(problem: Problem) -> float:
+    """Take a scale of 0 for no scale, as `scale or default` does in Python."""
+    return problem.head_dim**-0.5 if problem.scale == 0 else problem.applied_scale
+
+
 def _of_query_width(problem: Problem) -> float:
     """Use 1/sqrt of the query width, which differs from a head only in mha."""
     return problem.query.shape[-1] ** -0.5 if problem.operator == "mha" else problem.applied_scale
@@ -214,6 +219,7 @@ def _scale(name: str, factor: Callable[[Problem], float]) -> Deviation:
 ROWS: tuple[Deviation, ...] = (
     _scale("none", lambda _: 1.0),
     _scale("ignored", lambda p: p.head_dim**-0.5),
+    _scale("default_if_zero", _default_if_zero),
     _scale("all_heads", lambda p: (p.num_heads * p.head_dim) ** -0.5),
     _scale("query_dim", _of_query_width),
     _scale("value_dim", lambda p: p.value_dim**-0.5),

@@ -30,6 +30,10 @@ HALF_SCREEN = 0.5
 # A decision that depends on the range of the dtype of the scores, however coarse the declared dtype is.
 OF_RANGE = "softmax_maximum"
 
+# The decision about the dtype of results. A finer one shows that scores have that dtype, a coarser one that every step
+# may be rounded to it.
+OF_RESULTS = "result_dtype"
+
 # Tolerance of a suspect, in roundings, where the declared answer is exact, as in a row of zeros.
 ROUNDINGS = 8.0
 
@@ -62,7 +66,7 @@ class Suspect:
             return None
         if not is_closer(self.actual, self.declared, answer.reply):
             return None
-        return _budget(answer, self.declared, self.profile, self.actual)
+        return _budget(answer, self.declared, _rounding_results(self.profile, dialect), self.actual)
 
     def loosely_conforms_under(self, dialect: Dialect) -> bool:
         """
@@ -79,7 +83,9 @@ class Suspect:
 
     def _is_within(self, dialect: Dialect, profile: Profile) -> bool:
         answer = self._answer(dialect, profile.score)
-        return answer is not None and _budget(answer, self.declared, profile, self.actual) <= 1.0
+        if answer is None:
+            return False
+        return _budget(answer, self.declared, _rounding_results(profile, dialect), self.actual) <= 1.0
 
     def expected(self, dialect: Dialect) -> Expectation | None:
         """The expectation under `dialect`; None if the reply is far from it."""
@@ -100,8 +106,10 @@ class Suspect:
 
     def _answer(self, dialect: Dialect, score: str) -> OracleAnswer | None:
         """The oracle's answer under `dialect`; None if the screening shows that the reply is far from it."""
-        finer = "float32" if OF_RANGE in dialect and UNIT[score] > UNIT["float32"] else score
-        answers = (evaluate(self.problem, dialect, each) for each in dict.fromkeys((score, finer)))
+        finer = ("float32",) if OF_RANGE in dialect else ()
+        finer = (*finer, dialect[OF_RESULTS]) if OF_RESULTS in dialect else finer
+        scores = dict.fromkeys((score, *(each for each in finer if UNIT[each] < UNIT[score])))
+        answers = (evaluate(self.problem, dialect, each) for each in scores)
         return next((answer for answer in answers if self._near(answer.reply)), None)
 
     def _near(self, reply: Reply) -> bool:
@@ -109,6 +117,12 @@ class Suspect:
             if not _near(self.actual[name], expected.values, expected.dtype, self.declared.bounds[name]):
                 return False
         return True
+
+
+def _rounding_results(profile: Profile, dialect: Dialect) -> Profile:
+    """The profile of a reply: if results have a coarser dtype than declared, every step may be rounded to it."""
+    dtype = dialect.get(OF_RESULTS, profile.store)
+    return Profile.uniform(dtype) if UNIT[dtype] > UNIT[profile.store] else profile
 
 
 def _near(actual: Tensor, expected: np.ndarray, dtype: str, bound: Bound) -> bool:

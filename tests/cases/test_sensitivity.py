@@ -183,6 +183,7 @@ MISTAKES: dict[str, tuple[Dialect, tuple[str, ...]]] = {
         {"attended_nonfinite": "nan_row_zeroed"},
         both("numerics/nonfinite/attended_under_causal", ",inputs.poison=nan_attended_key"),
     ),
+    "a scale of 0 read as none": ({"scale": "default_if_zero"}, ("parameters/scale/number[scale=0]",)),
     "a row with a NaN weight set to zero": (
         {"attended_nonfinite": "nan_weights_zeroed"},
         both("numerics/nonfinite/attended", ",inputs.poison=nan_attended_key")
@@ -416,7 +417,7 @@ OF_THE_OTHER = {
     ),
     "mha": (
         *("output_axes=transposed", "scale=ignored", "scale=square_root"),
-        "scale=given_times_default",
+        *("scale=given_times_default", "scale=default_if_zero"),
         *("input_axes=heads_and_sequence", "returned_scores"),
     ),
 }

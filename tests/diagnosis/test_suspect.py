@@ -9,10 +9,10 @@ from conformance.deviations.catalogue import evaluate
 from conformance.diagnosis.evidence import Evidence
 from conformance.diagnosis.suspect import Suspect
 from conformance.spec.problem import MaskOperand, Problem
-from conformance.spec.rounding import to_tensor
+from conformance.spec.rounding import round_to, to_tensor
 from conformance.verdicts.expectation import expect
 
-from ..problems import sdpa
+from ..problems import one_query, sdpa
 
 MASKED = {"softmax_maximum": "of_masked_keys"}
 
@@ -59,3 +59,26 @@ def test_another_maximum_of_what_is_nan_is_no_evidence(decision: str, name: str)
     cell = Evidence("case", facts, asked, expect(asked, {}, profile), profile)
     assert np.isnan(evaluate(asked, {decision: name}).reply["output"].values).all()
     assert cell.contradicts(((decision, name),)) == (decision != "softmax_maximum")
+
+
+@pytest.mark.parametrize(("off", "explained"), [(0.0, True), (2.0**-24, True), (2.0**-12, False)])
+def test_a_result_in_a_coarser_dtype_may_have_its_roundings(off: float, *, explained: bool) -> None:
+    """float64 is declared; the reply is float32, and off by one of its roundings, or by 4,096 of them."""
+    problem, profile = sdpa(*np.ones((3, 1, 1, 2, 3)) / 3.0), Profile.uniform("float64")
+    declared = expect(problem, {}, profile)
+    actual = {"output": to_tensor(round_to(declared.reply["output"].values * (1 + off), "float32"), "float32")}
+    suspect = Suspect(problem, declared, profile, actual)
+    assert suspect.explained_by({"result_dtype": "float32"}) == explained
+    assert not suspect.explained_by({"result_dtype": "float16"})
+
+
+@pytest.mark.parametrize(("logit", "nan"), [(80.0, False), (300.0, False), (800.0, True)])
+def test_scores_have_the_range_of_a_finer_result(logit: float, *, nan: bool) -> None:
+    """The exponential overflows at 88 in float32 and at 709 in float64, in which the reply was computed."""
+    problem, profile = one_query([logit, logit], [2.0, 4.0], dtype="float32"), Profile.uniform("float32")
+    declared = expect(problem, {}, profile)
+    actual = {"output": to_tensor(np.full((1, 1, 1, 1), np.nan if nan else 3.0), "float64")}
+    suspect = Suspect(problem, declared, profile, actual)
+    both = {"result_dtype": "float64", "softmax_maximum": "missing"}
+    assert suspect.explained_by(both)
+    assert suspect.explained_by({"result_dtype": "float64"}) == (not nan)

@@ -207,6 +207,9 @@ MISTAKES: tuple[Mistake, ...] = (
     Mistake("scale off by 1e-4", ("scale=times_1.0001",), {"scaled": "logits = logits * (factor * 1.0001)"}),
     Mistake("scale off by a tenth", ("scale=times_0.9",), {"scaled": "logits = logits * (factor * 0.9)"}),
     Mistake("scale off by 7", ("scale=times_7",), {"scaled": "logits = logits * (factor * 7)"}),
+    Mistake(
+        "a scale of zero is none", ("scale=default_if_zero",), {"given": "factor = scale or factor"}, needs=("scale",)
+    ),
     # ---- softmax
     Mistake(
         "softmax over queries",
@@ -257,6 +260,25 @@ MISTAKES: tuple[Mistake, ...] = (
             "output": "output = weights.astype(query.dtype) @ value",
         },
         excludes=("need_weights",),
+    ),
+    Mistake(
+        "rows with NaN set to zero",
+        ("attended_nonfinite=nan_weights_zeroed",),
+        {"divide": "weights = np.where(total > 0, weights / np.where(total > 0, total, 1), 0)"},
+    ),
+    # ---- dtypes
+    Mistake(
+        "result in float64",
+        ("result_dtype=float64",),
+        {"output": "output = weights.astype(np.float64) @ value"},
+        excludes=("need_weights",),
+    ),
+    Mistake(
+        "result in float32",
+        ("result_dtype=float32",),
+        {"output": "output = weights.astype(np.float32) @ value.astype(np.float32)"},
+        excludes=("need_weights",),
+        operators=(SDPA,),
     ),
     # ---- additive masks
     Mistake("bias ignored", ("use[bias]=ignored",), {"bias": "pass"}, needs=("bias",)),

@@ -7,7 +7,7 @@ import pytest
 from conformance.diagnosis.conditions import Condition, always
 from tests.mutation.scoring import Named, Option, Said
 
-from .measure import Trial, outcome_of, trials, tried
+from .measure import PairTrial, Trial, outcome_of, pair_outcome, pair_trials, trials, tried
 from .mistakes import MISTAKES, SDPA, Mistake
 from .writing import ARGUMENTS, written
 
@@ -64,6 +64,45 @@ def test_an_everyday_mistake_is_named_first_and_alone(name: str, arguments: tupl
     mistake = next(each for each in MISTAKES if each.name == name)
     found = tried(Trial(mistake, SDPA, arguments))
     assert found.outcome == "right", found.said
+
+
+# Two mistakes that one function makes; the second shows in other calls than it would alone.
+PAIRS = (("no maximum", "result in float64", ()), ("mask ignored", "a scale of zero is none", ("scale",)))
+
+
+@pytest.mark.parametrize(("one", "other", "arguments"), PAIRS, ids=[one for one, _, _ in PAIRS])
+def test_two_mistakes_are_two_causes(one: str, other: str, arguments: tuple[str, ...]) -> None:
+    first, second = (next(each for each in MISTAKES if each.name == name) for name in (one, other))
+    found = tried(PairTrial(first, second, SDPA, arguments))
+    assert found.outcome == "right", found.said
+    assert found.said.startswith("2 findings; "), found.said
+
+
+@pytest.mark.parametrize(
+    ("told", "others", "expected"),
+    [
+        ([{"causal_mask=ignored"}, {"mask_fill=zero"}], (), "right"),
+        ([{"causal_mask=ignored", "mask_fill=zero"}], (), "right"),
+        ([{"causal_mask=ignored"}, {"mask_fill=zero"}, {"scale=none"}], (), "more"),
+        ([{"causal_mask=ignored"}, {"mask_fill=zero"}], ("precision",), "more"),
+        ([{"causal_mask=ignored"}], (), "one"),
+        ([{"scale=none"}], (), "wrong"),
+        ([], ("precision",), "unexplained"),
+    ],
+)
+def test_what_is_said_of_two_mistakes_is_held_against_both(
+    told: list[set[str]], others: tuple[str, ...], expected: str
+) -> None:
+    trial = PairTrial(IGNORED, next(each for each in MISTAKES if each.name == "filled with 0"), SDPA, ("is_causal",))
+    names = [frozenset(each) for each in told]
+    assert pair_outcome(trial, names, said(others=others)) == expected
+    assert pair_outcome(trial, names, said(conforms=True)) == "survived"
+
+
+def test_pairs_replace_different_lines() -> None:
+    for trial in pair_trials(20):
+        assert not trial.first.lines.keys() & trial.second.lines.keys()
+        assert trial.mistake.lines == {**trial.first.lines, **trial.second.lines}
 
 
 @pytest.mark.parametrize(("operator", "arguments"), [("sdpa", ARGUMENTS), ("mha", ()), ("mha", ARGUMENTS)])

@@ -468,6 +468,16 @@ def test_a_row_of_nothing_but_nan_may_be_taken_for_one_that_attends_nothing() ->
     assert output(two_keys(mask([[1, 0], [1, 1]])), "attended_nonfinite=nan_row_zeroed") == pytest.approx([4.0, 5.0])
 
 
+def test_a_scale_of_zero_may_be_read_as_none() -> None:
+    """Weights are equal with a scale of 0, so the output is the mean; without a scale, head_dim 2 gives 1/sqrt(2)."""
+    plain, zero = two_keys(), two_keys().but(scale=0.0)
+    assert output(zero) == pytest.approx([6.0, 6.0])
+    assert output(zero, "scale=default_if_zero") == pytest.approx(output(plain.but(scale=2**-0.5)))
+    for scale in (None, 0.5, -1.0):
+        given = plain.but(scale=scale)
+        assert output(given, "scale=default_if_zero") == output(given)
+
+
 def test_a_row_with_a_nan_weight_may_be_zero() -> None:
     """The NaN is in the first key. Only the second query attends to it; the first one attends to the second key."""
     problem = two_keys(mask([[0, 1], [1, 1]])).but(key=np.array([[[[np.nan, LOG3], [LOG3, 0.0]]]]))
