@@ -7,7 +7,7 @@ from math import inf, prod
 
 from conformance.deviations.nonfinite import where_added
 from conformance.deviations.tiles import DECISION, KeyLoop, is_causal_argument, key_loops
-from conformance.diagnosis.candidates import Candidate, Cause, combined_with, different
+from conformance.diagnosis.candidates import MAX_SEARCHED_CELLS, Candidate, Cause, combined_with, different
 from conformance.diagnosis.condition_fit import ConditionFit, Guards
 from conformance.diagnosis.conditions import Condition
 from conformance.diagnosis.evidence import Change, Evidence
@@ -319,13 +319,13 @@ class Search:
         alone: skip candidates whose cells also show an earlier cause combined with another deviation; such pairs are
         searched first.
         """
-        found = {each: self._explained(each) for each in different(candidates)}
+        found = different(candidates)
         while rated := self._rated(found, alone=alone):
             whole = {each.candidate: self._with_parts(each) for each in rated}
             gains = {each.candidate: each.worth + sum(part.bits for part in whole[each.candidate][1]) for each in rated}
             best = max(rated, key=lambda each: (gains[each.candidate], len(whole[each.candidate][0].shows)))
             if (pair := self._cheaper_pair(best, found)) is not None:
-                found[pair] = self._explained(pair)
+                found.append(pair)
                 continue
             # For the same number of bits, one cause of more cells is better than the causes that it replaces.
             replaces = bool(whole[best.candidate][1])
@@ -345,14 +345,17 @@ class Search:
                 if len(ways) > PAIR and len(dict(ways)) == len(ways):
                     yield Candidate(tuple(ways))
 
-    def _cheaper_pair(self, best: _Rated, found: Mapping[Candidate, frozenset[int]]) -> Candidate | None:
+    def _cheaper_pair(self, best: _Rated, found: Sequence[Candidate]) -> Candidate | None:
         """A pair of single deviations that explains all cells of the best for fewer bits, if it is not rated yet."""
-        shows = frozenset(best.shows)
         rated = {frozenset(each.change) for each in found}
-        parts = [each.change[0] for each, cells in found.items() if len(each.change) == 1 and cells & shows]
+        parts = [each.change[0] for each in found if len(each.change) == 1 and self._explains_any(each, best)]
         pairs = (pair for pair in combinations(parts, 2) if pair[0][0] != pair[1][0] and frozenset(pair) not in rated)
         cheaper = (each for each in map(Candidate, pairs) if each.bits < best.candidate.bits)
         return next((each for each in cheaper if all(each.explains(self.cells[n]) for n in best.shows)), None)
+
+    def _explains_any(self, candidate: Candidate, best: _Rated) -> bool:
+        """Whether a candidate is cheaper than the best, and explains some of its cells."""
+        return candidate.bits < best.candidate.bits and any(candidate.explains(self.cells[n]) for n in best.shows)
 
     def _is_known(self, best: _Rated) -> bool:
         """Whether it is already a cause under another condition, or is the first and explains all failures."""
@@ -378,24 +381,38 @@ class Search:
         alone = (change[0] for change in changes if len(change) == 1 and cell.distinguishes(change, ()))
         return any(True for one in alone for _ in combined_with(cell, one, every))
 
-    def _explained(self, candidate: Candidate) -> frozenset[int]:
-        return frozenset(n for n in self._open if candidate.explains(self.cells[n]))
+    def _shown(self, candidate: Candidate, misses: float) -> tuple[int, ...]:
+        """The open cells that a candidate explains, the simplest first; () if it leaves more than `misses`."""
+        shows: list[int] = []
+        for index, number in enumerate(self._open):
+            if candidate.explains(self.cells[number]):
+                shows.append(number)
+            elif index + 1 - len(shows) > misses:
+                return ()
+        return tuple(shows)
 
-    def _rated(self, found: dict[Candidate, frozenset[int]], *, alone: bool) -> list[_Rated]:
-        """The candidates that can be causes, rated; those that cannot reach the best are skipped."""
-        shows = {each: tuple(n for n in self._open if n in cells) for each, cells in found.items()}
+    def _most_promising(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """The candidates, those that explain most of the simplest open cells first."""
+        simplest = self._open[:MAX_SEARCHED_CELLS]
+        return sorted(candidates, key=lambda each: -sum(each.explains(self.cells[n]) for n in simplest))
+
+    def _rated(self, found: Sequence[Candidate], *, alone: bool) -> list[_Rated]:
+        """The candidates that can be causes, rated; a candidate is left as soon as it cannot reach the best."""
+        limits: dict[Candidate, float] = {}
         rated: list[_Rated] = []
-        limit = {each: saved(len(shows[each]), each.bits) for each in shows}
-        for each in sorted(shows, key=lambda each: -limit[each]):
+        for each in self._most_promising(found):
             best = max((one.worth for one in rated), default=-inf)
-            if not shows[each] or limit[each] < best - MAX_EXTRA_COST or self._is_any_nan(each, shows[each]):
+            most = saved(len(self._open), each.bits)
+            shows = self._shown(each, (most - best + MAX_EXTRA_COST) / UNEXPLAINED)
+            limits[each] = saved(len(shows), each.bits)
+            if not shows or limits[each] < best - MAX_EXTRA_COST or self._is_any_nan(each, shows):
                 continue
-            if alone and self._is_half(shows[each]):
+            if alone and self._is_half(shows):
                 continue
-            fit = self._guards.search(shows[each], self._contradicting(each, found[each]))
+            fit = self._guards.search(shows, self._contradicting(each, frozenset(shows)))
             if fit.guards and self._explains_most(each, fit.shows, fit.guards[0]):
                 rated.append(_Rated(each, fit.shows, fit))
-        return rated
+        return sorted(rated, key=lambda each: (-limits[each.candidate], found.index(each.candidate)))
 
     def _is_any_nan(self, candidate: Candidate, shows: Sequence[int]) -> bool:
         """Whether a candidate explains only NaN and is not about non-finite values; any source of NaN does that."""
