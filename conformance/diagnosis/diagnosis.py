@@ -112,7 +112,6 @@ def diagnose(
         search.take(fitted(search.open_cells(), search.conforming_cells()))
     if search.can_pay(USUAL_BITS):
         search.take(pairs(search.open_cells(), [cause.candidate.change for cause in search.causes]))
-    search.take(search.unions())
     search.take(seen)
     search.take(arithmetic(search.open_cells(), search.conforming_cells()))
     search.merge()

@@ -101,8 +101,8 @@ def _candidate(loop: KeyLoop) -> Candidate:
 MAX_CELLS_FOR_PAIRS = 3
 # Minimum share of the failing cells under its condition that an arithmetic must explain to be a cause.
 MIN_SHARE_OF_ARITHMETIC = 0.5
-# Maximum number of causes whose deviations are tried together; pairs are tried in another way.
-MAX_UNITED, PAIR = 4, 2
+# Minimum number of deviations that are combined.
+PAIR = 2
 # Minimum number of causes, some of them with a condition, that are merged into one without a condition.
 MIN_CAUSES_TO_MERGE = 2
 
@@ -335,15 +335,6 @@ class Search:
             ties = [each for each in rated if each.like(best) and whole[each.candidate][0].shows == taken.shows]
             self._accept(taken, parts, sorted(ties, key=lambda each: -each.worth)[:MAX_ALTERNATIVES])
             self.extend(len(self.causes) - 1)
-
-    def unions(self) -> Iterator[Candidate]:
-        """All deviations of several causes at once, if these are three or more, those of the fewest causes first."""
-        changes = [cause.candidate.change for cause in self.causes if cause.candidate.change]
-        for count in range(2, len(changes) + 1):
-            for several in combinations(changes[:MAX_UNITED], count):
-                ways = dict.fromkeys(way for change in several for way in change)
-                if len(ways) > PAIR and len(dict(ways)) == len(ways):
-                    yield Candidate(tuple(ways))
 
     def _cheaper_pair(self, best: _Rated, found: Sequence[Candidate]) -> Candidate | None:
         """A pair of single deviations that explains all cells of the best for fewer bits, if it is not rated yet."""
