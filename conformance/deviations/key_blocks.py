@@ -86,7 +86,7 @@ def _combined_by(power: float) -> Callable[[int], StepsMap]:
             probs = within * _spread(shares / shares.sum(axis=-1, keepdims=True), length, block)
             return done.but(probs=np.where(state.fully_masked[..., None], done.probs, probs))
 
-        return wrapping("dead_rows", settle)
+        return wrapping("fully_masked_rows", settle)
 
     return of_block
 

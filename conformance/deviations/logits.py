@@ -176,7 +176,9 @@ def fully_masked_rows_zero(fill: StepsMap) -> StepsMap:
     def settle(state: State) -> State:
         return state.but(probs=np.where(state.allowed.any(axis=-1, keepdims=True), state.probs, 0.0))
 
-    return lambda steps, score: insert_after(fill(steps, score), "dead_rows", Step("zero_dead_rows", settle))
+    return lambda steps, score: insert_after(
+        fill(steps, score), "fully_masked_rows", Step("zero_fully_masked_rows", settle)
+    )
 
 
 def _times_mask(state: State) -> State:

@@ -184,7 +184,7 @@ MEASURED: tuple[Measured, ...] = (
         -math.inf,
         _has_fully_masked_row,
         steps=lambda number: fully_masked_rows_zero(_puts(number)),
-        suffix="_but_dead_rows",
+        suffix="_but_fully_masked_rows",
     ),
     Measured("mask_fill", "adds_", FILLS, -math.inf, _masked, steps=lambda number: filled_with(_within(number))),
     Measured("scale", "times_", FACTORS, 1.0, _always, problem=_scale_times),

@@ -111,7 +111,7 @@ def _keys_leak_as(weights: Callable[[State], Array | float]) -> StepsMap:
         return settled.but(probs=np.where(np.isnan(settled.probs), weights(state), settled.probs))
 
     def apply(steps: Steps, score: str) -> Steps:
-        return wrapping("dead_rows", settle)(wrapping("mask", _keys_leak)(steps, score), score)
+        return wrapping("fully_masked_rows", settle)(wrapping("mask", _keys_leak)(steps, score), score)
 
     return apply
 
@@ -135,8 +135,8 @@ ROWS: tuple[Deviation, ...] = (
     _cleaned("nan_value_zeroed", _of_input("value", _nan_zeroed)),
     _cleaned("value_clipped", _of_input("value", _clipped)),
     _cleaned("key_zeroed", _of_input("key", _zeroed)),
-    Deviation(DECISION, "nan_row_zeroed", steps=following("dead_rows", "nan_rows", _nan_row_zeroed)),
-    Deviation(DECISION, "nan_weights_zeroed", steps=following("dead_rows", "nan_weights", _nan_weights_zeroed)),
+    Deviation(DECISION, "nan_row_zeroed", steps=following("fully_masked_rows", "nan_rows", _nan_row_zeroed)),
+    Deviation(DECISION, "nan_weights_zeroed", steps=following("fully_masked_rows", "nan_weights", _nan_weights_zeroed)),
     Deviation(DECISION, "output_zeroed", steps=_of_output(_zeroed)),
     Deviation(DECISION, "nan_output_zeroed", steps=_of_output(_nan_zeroed)),
     Deviation(DECISION, "output_clipped", steps=_of_output(_clipped)),

@@ -119,8 +119,8 @@ ROWS: tuple[Deviation, ...] = (
     _weights("before_softmax", _weights_are(lambda state: state.scaled), bounded=True),
     _weights("masked_logits", _weights_are(lambda state: state.logits)),
     _weights("summed", _weights_are(lambda state: state.probs * state.problem.num_heads), averaged),
-    _weights("uniform_in_dead_rows", _in_fully_masked_rows(lambda keys: 1.0 / keys)),
-    _weights("nan_in_dead_rows", _in_fully_masked_rows(lambda _: float("nan"))),
+    _weights("uniform_in_fully_masked_rows", _in_fully_masked_rows(lambda keys: 1.0 / keys)),
+    _weights("nan_in_fully_masked_rows", _in_fully_masked_rows(lambda _: float("nan"))),
     Deviation(
         "returned_weights",
         "unmasked",

@@ -121,7 +121,7 @@ def _fully_masked_rows(weights: Callable[[State], Array | float]) -> StepsMap:
             probs=np.where(state.fully_masked[..., None], weights(state), state.probs), absorbed=state.fully_masked
         )
 
-    return replacing("dead_rows", settle)
+    return replacing("fully_masked_rows", settle)
 
 
 def _unpadded(state: State) -> Array:
@@ -147,18 +147,18 @@ def _softmax(decision: str, name: str, steps: StepsMap) -> Deviation:
 
 
 ROWS: tuple[Deviation, ...] = (
-    Deviation("fully_masked_row", "nan", steps=replacing("dead_rows", lambda state: state)),
+    Deviation("fully_masked_row", "nan", steps=replacing("fully_masked_rows", lambda state: state)),
     Deviation("fully_masked_row", "uniform", steps=_fully_masked_rows(lambda state: 1.0 / state.logits.shape[-1])),
     Deviation("fully_masked_row", "uniform_unpadded", steps=_fully_masked_rows(_unpadded)),
     Deviation("softmax_axis", "queries", steps=_over(-2)),
     Deviation("softmax_axis", "heads", steps=_over(1)),
-    Deviation("softmax_axis", "items", steps=_over(0)),
-    Deviation("softmax_axis", "items_and_heads", steps=_over(0, 1)),
+    Deviation("softmax_axis", "batch", steps=_over(0)),
+    Deviation("softmax_axis", "batch_and_heads", steps=_over(0, 1)),
     Deviation("softmax_axis", "queries_and_keys", steps=_over(-2, -1)),
     _softmax("softmax_count", "twice", wrapping("softmax", _twice)),
     _softmax("softmax_denominator", "missing", wrapping("softmax", _not_normalised)),
     _softmax("softmax_denominator", "plus_one", denominator_plus(lambda top: np.exp(-top))),
-    _softmax("inactive_dropout", "scales_weights", wrapping("dead_rows", _weights_kept)),
+    _softmax("inactive_dropout", "scales_weights", wrapping("fully_masked_rows", _weights_kept)),
     Deviation("softmax_maximum", "missing", steps=_without_maximum(math.nan)),
     Deviation("softmax_maximum", "missing_guarded", steps=_without_maximum(0.0)),
     _softmax("softmax_maximum", "of_masked_keys", _subtracting(_peak_of_masked)),

@@ -36,7 +36,7 @@ def _shrunk(array: Array, axis: int) -> Array:
 MASKS: Mapping[str, tuple[str, Change]] = {
     "mask_keys": ("k", _grown),
     "mask_queries": ("q", _grown),
-    "mask_items": ("b", _shrunk),
+    "mask_batch": ("b", _shrunk),
 }
 
 
@@ -60,7 +60,7 @@ def mistaken(call: Call, axes: Mapping[str, tuple[str, ...]], mistake: str | Non
     changed: dict[str, Any] = {}
     if mistake == "value_positions":
         changed["value"] = _changed(call.value, _shrunk, -2)
-    elif mistake == "key_items":
+    elif mistake == "key_batch":
         changed |= {name: _changed(getattr(call, name), _shrunk, 0) for name in ("key", "value")}
     else:
         name = mistake.removesuffix("_width")

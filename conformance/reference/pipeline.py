@@ -47,7 +47,7 @@ CORE: Steps = (
     Step("bias", add_bias),
     Step("mask", mask),
     Step("softmax", softmax),
-    Step("dead_rows", settle_fully_masked_rows),
+    Step("fully_masked_rows", settle_fully_masked_rows),
     Step("weigh", weigh),
     Step("weights", answer_weights),
 )

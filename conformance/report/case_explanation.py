@@ -86,7 +86,7 @@ def explanation(case: Case, subjects: Sequence[Subject]) -> Record:
         "mistake": case.mistake,
         "masks": [_mask(operand) for operand in problem.mask_operands],
         "together": list(draw(problem.attended())) if len(problem.mask_operands) > 1 else [],
-        "dead_rows": int((~problem.attended().any(axis=-1)).sum()),
+        "fully_masked_rows": int((~problem.attended().any(axis=-1)).sum()),
         "rows": prod(problem.logits_shape[:-1]),
         "expected": _expected(expected),
         "bounds": {case.dtype: _bounds(expected), **_in_float32(case)},
@@ -184,8 +184,8 @@ def _masks(record: Mapping[str, Any]) -> Iterator[str]:
     if record["together"]:
         yield f"All masks combined ({LEGEND}):"
         yield from (f"  {line}" for line in record["together"])
-    if record["dead_rows"]:
-        yield f"{record['dead_rows']} of {record['rows']} rows are fully masked"
+    if record["fully_masked_rows"]:
+        yield f"{record['fully_masked_rows']} of {record['rows']} rows are fully masked"
 
 
 def _numbers(record: Mapping[str, Any]) -> Iterator[str]:

@@ -231,7 +231,7 @@ def refusal(entry: Entry, case: Case) -> Iterator[Fault]:
     if len(case.masks) < refused.masks:
         needed = "a mask" if refused.masks == 1 else f"{refused.masks} masks"
         yield Fault(("mistake",), f"mistake {case.mistake} needs {needed}")
-    if refused.items and case.batch < MIN_BATCH:
+    if refused.batch and case.batch < MIN_BATCH:
         yield Fault(
             ("mistake",),
             f"mistake {case.mistake} removes one batch element, so it needs a batch of at least {MIN_BATCH}, "

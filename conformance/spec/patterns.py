@@ -27,8 +27,8 @@ Name = Literal[
     "leading",
     "checkerboard",
     "block",
-    "one_dead_row",
-    "one_dead_item",
+    "one_fully_masked_row",
+    "one_fully_masked_batch",
     "all_dead",
 ]
 
@@ -100,8 +100,8 @@ PATTERNS: dict[str, Pattern] = {  # all but leading
     "last_key": Pattern(lambda sizes, *_: full(sizes, index(sizes, "k") == sizes["k"] - 1)),
     "checkerboard": Pattern(checkerboard),
     "block": Pattern(block, ("q", "k")),
-    "one_dead_row": Pattern(lambda sizes, *_: full(sizes, index(sizes, "q") != sizes["q"] // 2), ("q", "k")),
-    "one_dead_item": Pattern(lambda sizes, *_: full(sizes, index(sizes, "b") != sizes["b"] - 1), ("b", "k")),
+    "one_fully_masked_row": Pattern(lambda sizes, *_: full(sizes, index(sizes, "q") != sizes["q"] // 2), ("q", "k")),
+    "one_fully_masked_batch": Pattern(lambda sizes, *_: full(sizes, index(sizes, "b") != sizes["b"] - 1), ("b", "k")),
     "all_dead": Pattern(lambda sizes, *_: full(sizes, attended=False)),
 }
 

@@ -9,12 +9,12 @@ from typing import Literal
 
 Name = Literal[
     "value_positions",
-    "key_items",
+    "key_batch",
     "key_width",
     "query_width",
     "mask_keys",
     "mask_queries",
-    "mask_items",
+    "mask_batch",
     "num_heads",
     "two_masks",
     "lone_flag",
@@ -27,22 +27,22 @@ class Refusal:
     One mistake of a call.
 
     sentence: what an implementation that returns numbers does, after "it". remedy: what its user can do. masks: number
-    of masks that the mistake needs. items: whether the mistake removes a batch element; the batch needs at least
+    of masks that the mistake needs. batch: whether the mistake removes a batch element; the batch needs at least
     MIN_BATCH then, because a single remaining batch element would be broadcast.
     """
 
     sentence: str
     remedy: str
     masks: int = 0
-    items: bool = False
+    batch: bool = False
 
 
 REFUSALS: dict[Name, Refusal] = {
     "value_positions": Refusal(
         "accepts a value with fewer positions than the key", "check that key and value have the same length"
     ),
-    "key_items": Refusal(
-        "accepts key and value with a smaller batch than the query", "check that the batch sizes agree", items=True
+    "key_batch": Refusal(
+        "accepts key and value with a smaller batch than the query", "check that the batch sizes agree", batch=True
     ),
     "key_width": Refusal("accepts a key that is wider than the query", "check that query and key have the same width"),
     "query_width": Refusal("accepts a query that is wider than the query projection", "check the width of the query"),
@@ -52,11 +52,11 @@ REFUSALS: dict[Name, Refusal] = {
     "mask_queries": Refusal(
         "accepts a mask over more queries than there are", "check the mask against the number of queries", masks=1
     ),
-    "mask_items": Refusal(
+    "mask_batch": Refusal(
         "accepts a mask with a smaller batch than the query",
         "check the mask against the batch size",
         masks=1,
-        items=True,
+        batch=True,
     ),
     "num_heads": Refusal(
         "accepts a num_heads that does not divide the width of the query",

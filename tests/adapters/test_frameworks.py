@@ -58,10 +58,13 @@ SUBJECTS = (
 UNIFORM, NAN = "fully_masked_row=uniform", "fully_masked_row=nan"
 # Of a failure that the packaged list accepts, the log says the deviation of its entry that explains the cell.
 FINITE_MINIMUM, MINUS_1E9 = "mask_fill=finite_minimum", "mask_fill=minus_1e9"
-FINITE_FILL = {"sdpa/dead_row": FINITE_MINIMUM, "sdpa/dead_row_minus_infinity": NAN}
-WITHOUT_SCORES = {"mha/dead_item[outputs=output]": FINITE_MINIMUM, "mha/dead_item_one_tensor": FINITE_MINIMUM}
-WITH_WEIGHTS = {"mha/dead_item[outputs=output+weights]": NAN}
-DEAD_ITEM = {**WITHOUT_SCORES, "mha/dead_item[outputs=output+weights]": FINITE_MINIMUM}
+FINITE_FILL = {"sdpa/fully_masked_row": FINITE_MINIMUM, "sdpa/fully_masked_row_minus_infinity": NAN}
+WITHOUT_SCORES = {
+    "mha/fully_masked_batch[outputs=output]": FINITE_MINIMUM,
+    "mha/fully_masked_batch_one_tensor": FINITE_MINIMUM,
+}
+WITH_WEIGHTS = {"mha/fully_masked_batch[outputs=output+weights]": NAN}
+DEAD_ITEM = {**WITHOUT_SCORES, "mha/fully_masked_batch[outputs=output+weights]": FINITE_MINIMUM}
 DEAD_ITEM_1E9 = dict.fromkeys(DEAD_ITEM, MINUS_1E9)
 NO_CAUSAL = "causal_mask=ignored"
 AXES = {f"mha/{case}": NO_CAUSAL for case in ("causal[seq_len_q=5]", "causal[seq_len_q=7]", "causal_and_padding")}
@@ -91,20 +94,23 @@ DEVIATIONS: dict[str, dict[str, str]] = {
     "keras.mha[torch]": WITHOUT_SCORES,
     "keras.sdpa[jax]": FINITE_FILL,
     "keras.sdpa[tensorflow]": FINITE_FILL,
-    "keras.sdpa[torch]": {"sdpa/dead_row": FINITE_MINIMUM},
+    "keras.sdpa[torch]": {"sdpa/fully_masked_row": FINITE_MINIMUM},
     **{f"onnx.attention[reference{which}]": FIRST_ROW for which in ("-23", "-3d")},
     "onnx.keras_mha[torch]": WITHOUT_SCORES,
     "onnx.torch_mha[dynamo]": {
-        "mha/dead_item[outputs=output]": NAN,
-        "mha/dead_item[outputs=output+weights]": NAN,
-        "mha/dead_item_one_tensor": NAN,
+        "mha/fully_masked_batch[outputs=output]": NAN,
+        "mha/fully_masked_batch[outputs=output+weights]": NAN,
+        "mha/fully_masked_batch_one_tensor": NAN,
     },
-    "onnx.torch_sdpa[dynamo]": {"sdpa/dead_row": UNIFORM, "sdpa/dead_row_minus_infinity": NAN},
-    "onnx.torch_sdpa[torchscript]": {"sdpa/dead_row_minus_infinity": NAN},
+    "onnx.torch_sdpa[dynamo]": {"sdpa/fully_masked_row": UNIFORM, "sdpa/fully_masked_row_minus_infinity": NAN},
+    "onnx.torch_sdpa[torchscript]": {"sdpa/fully_masked_row_minus_infinity": NAN},
     "tf_keras.mha[eager]": DEAD_ITEM_1E9,
     "tf_keras.mha[function]": DEAD_ITEM_1E9,
     "tf_keras.mha[robust]": DEAD_ITEM,
-    "torch.mha[eval]": {"mha/dead_item[outputs=output+weights]": NAN, "mha/dead_item_one_tensor": NAN},
+    "torch.mha[eval]": {
+        "mha/fully_masked_batch[outputs=output+weights]": NAN,
+        "mha/fully_masked_batch_one_tensor": NAN,
+    },
     "torch.mha[aot_eager]": WITH_WEIGHTS,
     "torch.mha[seq_first]": WITH_WEIGHTS,
     "torch.mha[train]": WITH_WEIGHTS,

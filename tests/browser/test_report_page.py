@@ -19,7 +19,7 @@ from ..report.demonstration import fill
 pytestmark = pytest.mark.browser
 
 INVERTED = ("masks/key_padding/sdpa_trailing[dtype=float32]", "torch.sdpa[math]")
-NAN_ROW = ("degenerate/dead_rows/mha_one_row[dtype=float32]", "torch.mha")
+NAN_ROW = ("degenerate/fully_masked_rows/mha_one_row[dtype=float32]", "torch.mha")
 
 
 @dataclass

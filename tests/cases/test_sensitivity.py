@@ -36,7 +36,7 @@ def mha(entry: str, more: str = "") -> tuple[str, ...]:
 
 PLAIN = both("shapes/cross_attention/three_tensors")
 SELF = both("shapes/self_attention/one_tensor")
-DEAD = both("degenerate/dead_row/boolean") + both("degenerate/dead_item/boolean")
+DEAD = both("degenerate/fully_masked_row/boolean") + both("degenerate/fully_masked_batch/boolean")
 PADDED = both("masks/key_padding/trailing")
 
 MISTAKES: dict[str, tuple[Dialect, tuple[str, ...]]] = {
@@ -77,7 +77,7 @@ MISTAKES: dict[str, tuple[Dialect, tuple[str, ...]]] = {
     ),
     "transposed bias": ({"mask_axes[additive]": "transposed"}, both("masks/additive/square_bias")),
     "mask of the first item": (
-        {"mask_axes[attention]": "first_item"},
+        {"mask_axes[attention]": "first_batch"},
         both("masks/attention_3d/per_item") + both("masks/attention_4d/holes"),
     ),
     "mask ignored where weights are asked for": (
@@ -102,11 +102,11 @@ MISTAKES: dict[str, tuple[Dialect, tuple[str, ...]]] = {
     ),
     "mask of the first head": ({"mask_axes[attention]": "first_head"}, both("masks/attention_4d/holes")),
     "items taken for heads": (
-        {"mask_axes[attention]": "items_as_heads"},
+        {"mask_axes[attention]": "batch_as_heads"},
         both("masks/attention_3d/per_item") + both("masks/attention_3d/per_head"),
     ),
     "padding of items taken for heads": (
-        {"mask_axes[key_padding]": "items_as_heads"},
+        {"mask_axes[key_padding]": "batch_as_heads"},
         ("masks/key_padding/batch_equals_heads",),
     ),
     "float mask subtracted from one": (
@@ -242,7 +242,10 @@ MISTAKES: dict[str, tuple[Dialect, tuple[str, ...]]] = {
         {"mask_fill": "zero_after_softmax"},
         both("masks/attention_2d/holes") + both("causal/square/one_tensor"),
     ),
-    "uniform dead row": ({"fully_masked_row": "uniform"}, DEAD + both("degenerate/dead_item/large_values_padded")),
+    "uniform dead row": (
+        {"fully_masked_row": "uniform"},
+        DEAD + both("degenerate/fully_masked_batch/large_values_padded"),
+    ),
     "nan in a dead row": ({"fully_masked_row": "nan"}, DEAD),
     "unmasked dead row": ({"fully_masked_row": "unmasked"}, DEAD),
     "keys as values": ({"value_path": "key"}, PLAIN),

@@ -100,7 +100,7 @@ def on_top(case: Case) -> str:
     return "printed" if printed(case) else "paired" if paired(case) else ""
 
 
-def has_dead_row(problem: Problem) -> bool:
+def has_fully_masked_row(problem: Problem) -> bool:
     return not bool(problem.attended().any(axis=-1).all())
 
 
@@ -277,21 +277,21 @@ def test_the_tolerance_means_something_nearly_everywhere(operator: str) -> None:
     assert blunt == []
 
 
-def test_dead_rows_are_a_theme_of_their_own() -> None:
-    dead = {case.id for case in CASES if has_dead_row(problem_of(case))}
+def test_fully_masked_rows_are_a_theme_of_their_own() -> None:
+    dead = {case.id for case in CASES if has_fully_masked_row(problem_of(case))}
     assert dead
     assert {theme(case) for case in CASES if case.id in dead} == {"degenerate", "gradients", "published"}
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_dead_rows_have_a_twin_with_large_hidden_values(operator: str) -> None:
+def test_fully_masked_rows_have_a_twin_with_large_hidden_values(operator: str) -> None:
     large = [case for case in of(operator) if case.inputs.clean is False]
     assert large
     assert all(np.abs(problem_of(case).key).max() > 1e4 for case in large)
-    assert all(has_dead_row(problem_of(case)) for case in large)
+    assert all(has_fully_masked_row(problem_of(case)) for case in large)
 
 
-def test_a_verbatim_mask_has_no_dead_row_in_either_reading() -> None:
+def test_a_verbatim_mask_has_no_fully_masked_row_in_either_reading() -> None:
     for case in CASES:
         for mask, group in zip(case.masks, problem_of(case).mask_operands, strict=True):
             if isinstance(mask, ArrayMask) and mask.verbatim and mask.kind != "additive":

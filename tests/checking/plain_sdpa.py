@@ -185,11 +185,11 @@ def sine_of_the_output(query: Array, key: Array, value: Array, mask: Array | Non
     return np.asarray(np.sin(3 * softmax(hidden(logits_of(query, key), mask)) @ value))
 
 
-def mean_of_dead_rows(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+def mean_of_fully_masked_rows(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
     return np.asarray(softmax(hidden(logits_of(query, key), mask, float(np.finfo(query.dtype).min))) @ value)
 
 
-def nan_in_dead_rows(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+def nan_in_fully_masked_rows(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
     with np.errstate(invalid="ignore"):
         logits = hidden(logits_of(query, key), mask)
         weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
@@ -207,12 +207,12 @@ def one_query_not_causal(
     return right_with_everything(query, key, value, mask, is_causal=is_causal and query.shape[2] > 1)
 
 
-def dead_rows_by_batch(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
-    return (nan_in_dead_rows if query.shape[0] % 2 else right)(query, key, value, mask)
+def fully_masked_rows_by_batch(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    return (nan_in_fully_masked_rows if query.shape[0] % 2 else right)(query, key, value, mask)
 
 
 def nan_where_every_row_is_dead(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
-    return (right if mask is None or mask.any() else nan_in_dead_rows)(query, key, value, mask)
+    return (right if mask is None or mask.any() else nan_in_fully_masked_rows)(query, key, value, mask)
 
 
 def float32_inside(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:

@@ -43,7 +43,7 @@ def test_a_wrong_one_fails_the_assertion_with_its_cause(plain: ModuleType, tmp_p
 
 def test_decisions_can_be_declared(plain: ModuleType) -> None:
     conformance.check(
-        plain.nan_in_dead_rows, declare={"fully_masked_row": "nan"}, cases=["degenerate/*"]
+        plain.nan_in_fully_masked_rows, declare={"fully_masked_row": "nan"}, cases=["degenerate/*"]
     ).assert_conforms()
 
 

@@ -196,9 +196,9 @@ def test_coarser_arithmetic_is_named(checked: Check) -> None:
 @pytest.mark.parametrize(
     ("given", "seen", "said"),
     [
-        ("plain_sdpa:nan_in_dead_rows", "fully_masked_row=nan", "returns NaN for a fully masked row"),
+        ("plain_sdpa:nan_in_fully_masked_rows", "fully_masked_row=nan", "returns NaN for a fully masked row"),
         (
-            "plain_sdpa:mean_of_dead_rows",
+            "plain_sdpa:mean_of_fully_masked_rows",
             "fully_masked_row=uniform",
             "returns the mean of V over all keys for a fully masked row",
         ),
@@ -261,7 +261,7 @@ def test_replies_that_differ_each_time_are_a_cause(checked: Check) -> None:
 
 
 def test_what_is_declared_is_held_against_it(checked: Check) -> None:
-    done = checked("plain_sdpa:nan_in_dead_rows", "degenerate/*", declare={"fully_masked_row": "zero"})
+    done = checked("plain_sdpa:nan_in_fully_masked_rows", "degenerate/*", declare={"fully_masked_row": "zero"})
     assert sentences(done) == ["it returns NaN for a fully masked row"]
     assert "--declare fully_masked_row=zero -k" in done.lines()[3]
 
@@ -284,7 +284,7 @@ def test_a_finite_fill_is_no_way_around_a_declared_row(
     """It makes every fully masked row the mean of the values, so it is accepted only where that is declared."""
     (tmp_path / "mine.py").write_text(FILLED, encoding="utf-8")
     given = f"{tmp_path / 'mine.py'}:attention"
-    done = checked(given, "degenerate/dead_row/*", declare={"fully_masked_row": name})
+    done = checked(given, "degenerate/fully_masked_row/*", declare={"fully_masked_row": name})
     assert done.decision.conforms is conforms, done.lines()
     assert not any("fills masked logits" in note for note in done.notes)
     if not conforms:
@@ -299,7 +299,7 @@ def test_what_varies_fails(checked: Check) -> None:
     assert "fully_masked_row=zero in " in said
 
 
-@pytest.mark.parametrize("given", ["plain_sdpa:dead_rows_by_batch", "plain_sdpa:one_query_not_causal"])
+@pytest.mark.parametrize("given", ["plain_sdpa:fully_masked_rows_by_batch", "plain_sdpa:one_query_not_causal"])
 def test_that_a_decision_varies_is_not_told_where_the_cause_is_named(checked: Check, given: str) -> None:
     done = checked(given, "degenerate/*", "causal/rectangular/*")
     assert done.decision.exit_code == decision.REJECTED

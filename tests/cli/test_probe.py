@@ -15,7 +15,7 @@ import pytest
 
 FAKES = Path(__file__).parents[1] / "fakes"
 VARIED = str(FAKES / "varied.py")
-LIES = ("inverted_mask", "uniform_dead_row", "zero_against_declared_uniform")
+LIES = ("inverted_mask", "uniform_fully_masked_row", "zero_against_declared_uniform")
 
 Record = dict[str, Any]
 
@@ -107,7 +107,7 @@ def test_a_contradiction_fails_and_only_its_decision_is_named(lying: Done) -> No
     assert lying.code == 1, lying.stderr
     assert {lie: lying.statuses(f"fake.varied[{lie}]") for lie in LIES} == {
         "inverted_mask": {"polarity[attn_mask]": "contradicted"},
-        "uniform_dead_row": {"fully_masked_row": "contradicted"},
+        "uniform_fully_masked_row": {"fully_masked_row": "contradicted"},
         "zero_against_declared_uniform": {"fully_masked_row": "contradicted"},
     }
 
@@ -118,12 +118,12 @@ def test_declared_stands_beside_observed(lying: Done) -> None:
         return [(each["declared"][0], each["observed"][0]) for each in found]
 
     assert seen("inverted_mask", "polarity[attn_mask]") == [("attend", "ignore")]
-    assert seen("uniform_dead_row", "fully_masked_row") == [("zero", "uniform")]
+    assert seen("uniform_fully_masked_row", "fully_masked_row") == [("zero", "uniform")]
     assert seen("zero_against_declared_uniform", "fully_masked_row") == [("uniform", "zero")]
 
 
 def test_a_contradiction_comes_with_the_command_that_shows_it(lying: Done, tmp_path: Path) -> None:
-    found = lying.decisions["fake.varied[uniform_dead_row]"]["fully_masked_row"]
+    found = lying.decisions["fake.varied[uniform_fully_masked_row]"]["fully_masked_row"]
     assert f"fully_masked_row: {found['rerun']}" in lying.stdout
     command = [sys.executable, "-m", *shlex.split(found["rerun"]), "--out", str(tmp_path / "again")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=lying.folder.parent)

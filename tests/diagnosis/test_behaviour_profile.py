@@ -297,7 +297,7 @@ def test_polarity_is_that_of_the_argument_also_where_the_mask_was_converted(read
     assert line(found, "polarity[attn_mask]").status == ("agrees" if reads == "ignore" else "contradicted")
 
 
-def test_a_row_that_dies_of_another_decision_says_nothing_about_dead_rows() -> None:
+def test_a_row_that_dies_of_another_decision_says_nothing_about_fully_masked_rows() -> None:
     ignored = {"polarity[attn_mask]": "ignore"}
     everything = MaskOperand(SLOT, ("attention",), "bool", np.ones((1, 1, QUERIES, KEYS), dtype=bool))
     asked = problem(everything)

@@ -43,7 +43,7 @@ def empty() -> Problem:
 
 def test_a_mask_tells_apart_what_reads_it_otherwise_and_no_more() -> None:
     found = distinguished(by_kind(problem(mask_operands=(padding(),))))
-    assert {"polarity[key_padding]=ignore", "use[key_padding]=ignored", "mask_axes[key_padding]=first_item"} <= set(
+    assert {"polarity[key_padding]=ignore", "use[key_padding]=ignored", "mask_axes[key_padding]=first_batch"} <= set(
         found
     )
     assert {"use[key_padding]=ignored_beside_others", "causal_alignment=bottom_right"}.isdisjoint(found)

@@ -127,7 +127,7 @@ def holes_of_each_head(p: Problem) -> MaskOperand:
     return MaskOperand("mask", ("attention",), "bool", drawn(p, p.num_heads))
 
 
-def dead_row(p: Problem) -> MaskOperand:
+def fully_masked_row(p: Problem) -> MaskOperand:
     """The second query attends no key."""
     allowed = drawn(p)
     allowed[:, :, 1] = False
@@ -482,7 +482,7 @@ LOGITS = (
 )
 SOFTMAX = (
     Mistake("softmax_base=two", calls(), through(lambda p: softmax(scores(p) * np.log(2.0)))),
-    Mistake("fully_masked_row=uniform", calls(dead_row), fully_masked_mean, ties=OF_A_MEAN),
+    Mistake("fully_masked_row=uniform", calls(fully_masked_row), fully_masked_mean, ties=OF_A_MEAN),
     Mistake("softmax_axis=heads", calls(), through(lambda p: softmax(scores(p), axis=1))),
     Mistake("softmax_axis=queries", calls(), through(lambda p: softmax(scores(p), axis=2))),
     Mistake("softmax_count=twice", calls(), through(lambda p: softmax(softmax(scores(p))))),
@@ -558,7 +558,7 @@ MASK_ARGUMENTS = (
     Mistake("polarity[mask]=ignore", calls(holes), seeing(lambda p: ~given(p, "mask"))),
     Mistake("float_mask[mask]=cast_to_bool", calls(infinities), seeing(lambda p: given(p, "mask") != 0.0)),
     Mistake("number_mask[mask]=added", calls(numbers), through(lambda p: softmax(scores(p) + given(p, "mask")))),
-    Mistake("penalty[mask]=minus_1e4", calls(dead_row, padding), penalised),
+    Mistake("penalty[mask]=minus_1e4", calls(fully_masked_row, padding), penalised),
     Mistake("use[mask]=ignored", calls(holes), seeing(lambda _: True)),
     Mistake("mask_axes[mask]=first_head", calls(holes_of_each_head), seeing(lambda p: given(p, "mask")[:, :1])),
 )
@@ -606,7 +606,18 @@ def right(p: Problem) -> Array:
 
 @pytest.mark.parametrize(
     "masks",
-    [(), (holes,), (dead_row,), (numbers,), (infinities,), (row,), (column,), (padding, bias), (causal,), (window,)],
+    [
+        (),
+        (holes,),
+        (fully_masked_row,),
+        (numbers,),
+        (infinities,),
+        (row,),
+        (column,),
+        (padding, bias),
+        (causal,),
+        (window,),
+    ],
     ids=lambda masks: "+".join(each.__name__ for each in masks) or "no mask",
 )
 def test_what_has_no_mistake_conforms(masks: tuple[MaskOf, ...]) -> None:
@@ -649,7 +660,11 @@ def test_a_finite_fill_that_lets_nan_through_is_two_known_deviations_and_no_fitt
         allowed = np.logical_and.reduce(np.broadcast_arrays(*(each.values for each in p.mask_operands)))
         return np.asarray(softmax(np.where(allowed, scores(p), LOWEST)) @ p.value)
 
-    every = [*calls(dead_row), *with_nan(calls(padding), "value"), *with_nan(calls(padding, dead_row), "value")]
+    every = [
+        *calls(fully_masked_row),
+        *with_nan(calls(padding), "value"),
+        *with_nan(calls(padding, fully_masked_row), "value"),
+    ]
     ((names, condition),) = causes_of([answered(p, filled(p)) for p in every])
     assert set(names[0].split("+")) == {"fully_masked_row=uniform", "nonfinite_value=leaks"}
     assert condition == always()
@@ -662,8 +677,8 @@ def test_three_deviations_that_one_call_shows_are_three_causes() -> None:
         allowed = np.logical_and.reduce(np.broadcast_arrays(*(each.values for each in p.mask_operands)))
         return np.asarray(softmax(np.where(allowed, 1.25 * scores(p), LOWEST)) @ p.value)
 
-    every = [*calls(holes), *calls(dead_row), *with_nan(calls(padding), "value")]
-    found = diagnose([answered(p, filled(p)) for p in [*every, *with_nan(calls(padding, dead_row), "value")]])
+    every = [*calls(holes), *calls(fully_masked_row), *with_nan(calls(padding), "value")]
+    found = diagnose([answered(p, filled(p)) for p in [*every, *with_nan(calls(padding, fully_masked_row), "value")]])
     assert found.unexplained == ()
     first, *others = [(each["decisions"], each.get("condition")) for each in record_of(found)["separated"]]
     assert first == ({"scale": "times_1.25"}, None)

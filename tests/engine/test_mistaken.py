@@ -41,13 +41,13 @@ MASKED = dict.fromkeys(VALID, (3, 3, 5, D))
     ("name", "mistake", "wrong"),
     [
         ("inputs", "value_positions", {"value": (B, H, K - 1, D)}),
-        ("inputs", "key_items", {"key": (B - 1, H, K, D), "value": (B - 1, H, K, D)}),
+        ("inputs", "key_batch", {"key": (B - 1, H, K, D), "value": (B - 1, H, K, D)}),
         ("inputs", "key_width", {"key": (B, H, K, D + 1)}),
         ("mask", "mask_keys", {"attn_mask": (3, 3, 5, 6)}),
         ("mask", "mask_queries", {"attn_mask": (3, 3, 6, 5)}),
-        ("mask", "mask_items", {"attn_mask": (2, 3, 5, 5)}),
+        ("mask", "mask_batch", {"attn_mask": (2, 3, 5, 5)}),
         ("padding", "mask_keys", {"attn_mask": (B, 1, 1, K + 1)}),
-        ("padding", "mask_items", {"attn_mask": (B - 1, 1, 1, K)}),
+        ("padding", "mask_batch", {"attn_mask": (B - 1, 1, 1, K)}),
     ],
 )
 def test_one_size_is_wrong(name: str, mistake: str, wrong: dict[str, tuple[int, ...]]) -> None:
@@ -59,7 +59,7 @@ def test_one_size_is_wrong(name: str, mistake: str, wrong: dict[str, tuple[int, 
 
 
 def test_masks_in_arguments_of_their_own_are_wrong_there() -> None:
-    folded = made("mask", "mha", "mask_items", "torch_mha")
+    folded = made("mask", "mha", "mask_batch", "torch_mha")
     padded = made("padding", "mha", "mask_keys", "torch_mha")
     assert isinstance(folded, Cell)
     assert isinstance(padded, Cell)
@@ -88,7 +88,7 @@ def test_what_is_there_stays() -> None:
 
 
 def test_where_no_argument_has_the_axis_the_call_is_declined() -> None:
-    found = made("mask", "mha", "mask_items", "published_tf1_manual")
+    found = made("mask", "mha", "mask_batch", "published_tf1_manual")
     assert isinstance(found, Refused)  # there is no argument over heads at all
     jax = subjects_of(read_adapters([PROJECT / "adapters" / "jax_sdpa.py"]))
     lengths = next(each for each in jax if each.variant == "lengths")

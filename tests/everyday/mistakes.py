@@ -71,7 +71,7 @@ MISTAKES: tuple[Mistake, ...] = (
     Mistake("padding ignored", ("use[key_padding_mask]=ignored",), {"padding": "pass"}, needs=("key_padding_mask",)),
     Mistake(
         "mask of the first item",
-        ("mask_axes[mask]=first_item",),
+        ("mask_axes[mask]=first_batch",),
         {"mask": "if mask is not None:\n    allowed = allowed & mask[:1]"},
     ),
     Mistake(
@@ -229,7 +229,7 @@ MISTAKES: tuple[Mistake, ...] = (
     ),
     Mistake(
         "softmax over the batch",
-        ("softmax_axis=items",),
+        ("softmax_axis=batch",),
         {
             "maximum": "top = logits.max(axis=0, keepdims=True)\ntop = np.where(np.isfinite(top), top, 0)",
             "total": "total = weights.sum(axis=0, keepdims=True)",

@@ -107,8 +107,8 @@ def test_items_are_taken_for_heads_where_there_are_as_many() -> None:
     value = [[[[1.0], [2.0]], [[3.0], [4.0]]], [[[5.0], [6.0]], [[7.0], [8.0]]]]
     problem = even(value, 1, mask([[[[1, 0]]], [[[0, 1]]]]))
     assert output(problem) == [1.0, 3.0, 6.0, 8.0]
-    assert output(problem, "mask_axes[mask]=items_as_heads") == [1.0, 4.0, 5.0, 8.0]
-    assert output(problem.but(mask_operands=(mask([[1, 0]]),)), "mask_axes[mask]=items_as_heads") == [
+    assert output(problem, "mask_axes[mask]=batch_as_heads") == [1.0, 4.0, 5.0, 8.0]
+    assert output(problem.but(mask_operands=(mask([[1, 0]]),)), "mask_axes[mask]=batch_as_heads") == [
         1.0,
         3.0,
         5.0,
@@ -633,13 +633,13 @@ def test_the_mask_of_the_first_query_holds_for_all() -> None:
 def test_items_are_tiled_over_heads() -> None:
     # rows of the folded axis get items 0 1 0 1 0 1, three to an item of the batch
     problem = even(np.broadcast_to([[0.0], [1.0]], (2, 3, 2, 1)), 1, mask([[[[1, 0]]], [[[0, 1]]]]))
-    assert output(problem, "mask_axes[mask]=items_tiled") == [0.0, 1.0, 0.0, 1.0, 0.0, 1.0]
+    assert output(problem, "mask_axes[mask]=batch_tiled") == [0.0, 1.0, 0.0, 1.0, 0.0, 1.0]
 
 
 def test_items_are_taken_for_queries_where_there_are_as_many() -> None:
     problem = even(np.broadcast_to([[0.0], [1.0]], (2, 1, 2, 1)), 2, mask([[[[1, 0]]], [[[0, 1]]]]))
     assert output(problem) == [0.0, 0.0, 1.0, 1.0]
-    assert output(problem, "mask_axes[mask]=items_as_queries") == [0.0, 1.0, 0.0, 1.0]
+    assert output(problem, "mask_axes[mask]=batch_as_queries") == [0.0, 1.0, 0.0, 1.0]
 
 
 def test_padding_lies_along_the_queries() -> None:
@@ -821,7 +821,7 @@ def test_values_are_summed_whatever_their_weights() -> None:
 
 def test_a_softmax_over_other_axes() -> None:
     problem = sdpa(np.zeros((2, 3, 4, 1)), np.zeros((2, 3, 5, 1)), np.ones((2, 3, 5, 1)))
-    for name, terms in (("items", 2), ("items_and_heads", 6), ("queries_and_keys", 20)):
+    for name, terms in (("batch", 2), ("batch_and_heads", 6), ("queries_and_keys", 20)):
         assert output(problem, f"softmax_axis={name}") == pytest.approx([5 / terms] * 24)
 
 
@@ -916,12 +916,12 @@ def test_the_order_of_composition_is_that_of_stages_and_tables() -> None:
         "window_edges": "exclusive",
         "use[mask]": "ignored_with_weights",
         "float_mask[mask]": "one_minus",
-        "mask_axes[mask]": "first_item",
+        "mask_axes[mask]": "first_batch",
         "result_dtype": "float32",
     }
     keys = [deviation.key for deviation in compose(one)]
     assert keys == [
-        "mask_axes[mask]=first_item",
+        "mask_axes[mask]=first_batch",
         "use[mask]=ignored_with_weights",
         "window_edges=exclusive",
         "mask_combination=or",
@@ -1014,6 +1014,8 @@ def test_a_fill_that_hides_little_may_leave_fully_masked_rows_alone() -> None:
     """A logit of -1e-9 in place of zero has a weight of 1/4 (1 - 3/4 1e-9): the output is 0.75e-9 lower."""
     problem = two_keys(mask([[0, 0], [1, 0]]))
     assert output(problem, "mask_fill=zero") == pytest.approx([6.0, 5.0])
-    assert output(problem, "mask_fill=puts_0_but_dead_rows") == pytest.approx([0.0, 5.0])
+    assert output(problem, "mask_fill=puts_0_but_fully_masked_rows") == pytest.approx([0.0, 5.0])
     assert output(problem, "mask_fill=puts_-1e-9") == pytest.approx([6.0, 5.0 - 0.75e-9], abs=1e-14)
-    assert output(problem, "mask_fill=puts_-1e-9_but_dead_rows") == pytest.approx([0.0, 5.0 - 0.75e-9], abs=1e-14)
+    assert output(problem, "mask_fill=puts_-1e-9_but_fully_masked_rows") == pytest.approx(
+        [0.0, 5.0 - 0.75e-9], abs=1e-14
+    )

@@ -211,8 +211,8 @@ def test_heads_that_share_a_value(lie: str, expected: list[int]) -> None:
 
 
 @pytest.mark.parametrize(("name", "expected"), [("uniform", 0.5), ("nan", np.nan)])
-def test_weights_of_a_dead_row_that_is_zero(name: str, expected: float) -> None:
-    lie, outputs = f"returned_weights={name}_in_dead_rows", ("weights", "output")
+def test_weights_of_a_fully_masked_row_that_is_zero(name: str, expected: float) -> None:
+    lie, outputs = f"returned_weights={name}_in_fully_masked_rows", ("weights", "output")
     fully_masked = mask([[0, 0]])
     assert weights_under(lie, outputs, fully_masked).ravel().tolist() == [0.0, 0.0, 0.0]
     found = weights_under(lie, outputs[::-1], fully_masked)

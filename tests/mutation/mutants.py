@@ -75,7 +75,7 @@ GUARDS: tuple[Mapping[str, Any], ...] = (
     {"sizes_above": {"seq_len_k": 16}},
     {"alias": ["qkv"]},
     {"outputs": ["weights"]},
-    {"dead_row": True},
+    {"fully_masked_row": True},
     {"kinds": ["causal"]},
     {"without_kinds": ["attention"]},
 )

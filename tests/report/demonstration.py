@@ -24,7 +24,7 @@ THEMES = {
     "masks/key_padding": ("trailing", "leading", "holes"),
     "masks/attention": ("bool_4d", "float_3d"),
     "causal/offset": ("start", "past"),
-    "degenerate/dead_rows": ("one_row", "all_rows"),
+    "degenerate/fully_masked_rows": ("one_row", "all_rows"),
     "numerics/large": ("equal_logits", "wide_range"),
     "verbatim/polarity": ("true_means_ignore",),
 }
@@ -104,7 +104,7 @@ def _special(builder: Any, rng: np.random.Generator) -> dict[tuple[str, str], di
         name for name, one in cases.items() if name.startswith("masks/") and one["operator"] == "sdpa"
     ):
         special[case, "torch.sdpa[math]"] = _inverted(builder, rng, f"inverted{number}")
-    for case in (name for name, one in cases.items() if "dead_rows" in name and one["operator"] == "mha"):
+    for case in (name for name, one in cases.items() if "fully_masked_rows" in name and one["operator"] == "mha"):
         for subject in ("keras.mha[jax]", "keras.mha[torch]", "keras.mha[tensorflow]"):
             name = "uniform" if "torch" in subject else "unmasked_softmax"
             special[case, subject] = {

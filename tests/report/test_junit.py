@@ -120,7 +120,7 @@ def test_an_exception_is_an_error_with_its_traceback(root: ET.Element) -> None:
         ("torch.sdpa[flash]", "numerics/large/sdpa_equal_logits[dtype=bfloat16]", "inconclusive: precision outside"),
         (
             "torch.mha",
-            "degenerate/dead_rows/mha_one_row[dtype=float32]",
+            "degenerate/fully_masked_rows/mha_one_row[dtype=float32]",
             "known: A fully masked row is NaN in the fast path",
         ),
     ],
@@ -134,13 +134,13 @@ def test_what_the_gate_accepts_is_skipped_with_its_reason(
 
 
 def test_the_link_of_a_known_deviation_is_told(root: ET.Element) -> None:
-    skipped = find(root, "torch.mha", "degenerate/dead_rows/mha_one_row[dtype=float32]").find("skipped")
+    skipped = find(root, "torch.mha", "degenerate/fully_masked_rows/mha_one_row[dtype=float32]").find("skipped")
     assert skipped is not None
     assert "(https://github.com/pytorch/pytorch/issues/103749)" in str(skipped.get("message"))
 
 
 def test_a_dialect_passes_and_names_what_is_declared(root: ET.Element) -> None:
-    test = find(root, "keras.mha[jax]", "degenerate/dead_rows/mha_one_row[dtype=float32]")
+    test = find(root, "keras.mha[jax]", "degenerate/fully_masked_rows/mha_one_row[dtype=float32]")
     assert [child.tag for child in test] == ["system-out"]
     assert "fully_masked_row: unmasked_softmax https://keras.io" in str(test[0].text)
 

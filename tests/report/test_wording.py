@@ -30,7 +30,9 @@ def dead(name: str) -> Way:
         ("uniform", CANONICAL, TO_SDPA, "were the mean of V and are now zero"),
     ],
 )
-def test_dead_rows_are_overwritten_with_what_they_were(here: str, there: str, to: Destination, said: str) -> None:
+def test_fully_masked_rows_are_overwritten_with_what_they_were(
+    here: str, there: str, to: Destination, said: str
+) -> None:
     assert said in change(dead(here), dead(there), to)
 
 

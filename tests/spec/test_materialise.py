@@ -403,7 +403,7 @@ MASKS = st.sampled_from(
         {"kind": "attention", "pattern": "holes", "element": "float"},
         {"kind": "attention", "axes": ["b", "h", "q", "k"], "pattern": "random"},
         {"kind": "additive", "distribution": "bell", "axes": ["h", "q", "k"]},
-        {"kind": "key_padding", "pattern": "one_dead_item"},
+        {"kind": "key_padding", "pattern": "one_fully_masked_batch"},
     ]
 )
 INPUTS = st.fixed_dictionaries(

@@ -32,7 +32,7 @@ QK = {
     "last_key": ["...#", "...#", "...#"],
     "checkerboard": ["#.#.", ".#.#", "#.#."],
     "block": ["##..", "##..", "..##"],
-    "one_dead_row": ["####", "....", "####"],
+    "one_fully_masked_row": ["####", "....", "####"],
 }
 
 
@@ -42,8 +42,8 @@ def test_a_pattern_over_queries_and_keys(name: str) -> None:
     np.testing.assert_array_equal(made, drawn(*QK[name]))
 
 
-def test_one_dead_item_over_items_and_keys() -> None:
-    made = patterns.make("one_dead_item", {"b": 3, "k": 2}, 0, "masks.0")
+def test_one_fully_masked_batch_over_items_and_keys() -> None:
+    made = patterns.make("one_fully_masked_batch", {"b": 3, "k": 2}, 0, "masks.0")
     np.testing.assert_array_equal(made, drawn("##", "##", ".."))
 
 

@@ -190,7 +190,7 @@ def typing_slip_in_the_fill(query: Array, key: Array, value: Array, mask: Array 
     """
     Masked logits are -1e-9, meant as -1e9; rows without a key are zeroed apart.
 
-    Right: mask_fill=puts_-1e-9_but_dead_rows
+    Right: mask_fill=puts_-1e-9_but_fully_masked_rows
     """
     logits = scores(query, key)
     if mask is None:

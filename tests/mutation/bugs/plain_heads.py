@@ -270,6 +270,6 @@ def softmax_over_folded_heads(query: Array, key: Array, value: Array, mask: Arra
     """
     Batch and heads are folded into one axis, along which an old default axis of the softmax runs.
 
-    Right: softmax_axis=items_and_heads
+    Right: softmax_axis=batch_and_heads
     """
     return np.asarray(softmax(hide(scores(query, key), mask), (0, 1)) @ value)

@@ -270,7 +270,7 @@ def causal_mask_of_what_to_hide(
     return np.asarray(softmax(hide(logits, ~past(logits)) if is_causal else logits) @ value)
 
 
-def dead_rows_have_weights(
+def fully_masked_rows_have_weights(
     query: Array,
     key: Array,
     value: Array,
@@ -281,7 +281,7 @@ def dead_rows_have_weights(
     """
     The output of a row that attends nothing is set to zero, its weights stay those of equal logits.
 
-    Right: returned_weights=uniform_in_dead_rows
+    Right: returned_weights=uniform_in_fully_masked_rows
     """
     logits = hide(scores(query, key), mask)
     result = softmax(logits) @ value

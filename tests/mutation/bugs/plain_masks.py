@@ -122,7 +122,7 @@ def one_head_without_its_axis(
     """
     A single head needs no axis of heads: the mask loses one too many.
 
-    Right: mask_axes[mask]=first_item
+    Right: mask_axes[mask]=first_batch
     When: {sizes: {num_heads: 1}}
     """
     if num_heads == 1 and mask is not None:
@@ -134,7 +134,7 @@ def one_head_and_one_mask(query: Array, key: Array, value: Array, mask: Array | 
     """
     The same without a layer, where all is squeezed.
 
-    Right: mask_axes[mask]=first_item
+    Right: mask_axes[mask]=first_batch
     When: {sizes: {num_heads: 1}}
     """
     if query.shape[1] > 1:
@@ -277,7 +277,7 @@ def mask_of_items_on_heads(query: Array, key: Array, value: Array, mask: Array |
     """
     A mask of (batch, 1, ...) is put on the heads, where there are as many.
 
-    Right: mask_axes[mask]=items_as_heads or mask_axes[mask]=items_tiled
+    Right: mask_axes[mask]=batch_as_heads or mask_axes[mask]=batch_tiled
     When: {sizes_equal: [[batch, num_heads]]}
     """
     batch, heads = query.shape[:2]

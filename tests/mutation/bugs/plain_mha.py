@@ -236,7 +236,7 @@ def mask_tiled_over_heads(
     """
     Heads are folded into the batch; the mask of each item is tiled where it had to be repeated.
 
-    Right: mask_axes[mask]=items_tiled
+    Right: mask_axes[mask]=batch_tiled
     """
     q, k, v = projected(query, key, value, params, num_heads)
     if mask is not None and mask.shape[1] == 1:

@@ -355,7 +355,7 @@ def mask_of_first_item(query: Array, key: Array, value: Array, mask: Array | Non
     """
     Every item of the batch gets the mask of the first.
 
-    Right: mask_axes[mask]=first_item
+    Right: mask_axes[mask]=first_batch
     """
     return attend(query, key, value, None if mask is None else mask[:1])
 
@@ -382,7 +382,7 @@ def mask_tiled_over_heads(query: Array, key: Array, value: Array, mask: Array | 
     """
     Heads are folded into the batch; the mask of each item is tiled where it had to be repeated.
 
-    Right: mask_axes[mask]=items_tiled
+    Right: mask_axes[mask]=batch_tiled
     """
     batch, heads, length, _ = query.shape
     q, k, v = (each.reshape(batch * heads, *each.shape[2:]) for each in (query, key, value))
@@ -577,7 +577,7 @@ def padding_of_first_item(
     """
     Every item has the padding of the first.
 
-    Right: mask_axes[key_padding_mask]=first_item
+    Right: mask_axes[key_padding_mask]=first_batch
     """
     if key_padding_mask is not None:
         real = key_padding_mask[:1, None, None, :]
@@ -591,7 +591,7 @@ def padding_broadcast_from_the_right(
     """
     (batch, seq_len_k) goes in as it is: NumPy lines it up as (seq_len_q, seq_len_k), or refuses.
 
-    Right: error or mask_axes[key_padding_mask]=items_as_queries
+    Right: error or mask_axes[key_padding_mask]=batch_as_queries
     """
     if key_padding_mask is not None:
         mask = key_padding_mask if mask is None else mask & key_padding_mask
