@@ -9,6 +9,7 @@ from conformance.bridge.profile import Profile
 from conformance.checking.target import CheckError
 from conformance.deviations.catalogue import find
 from conformance.deviations.names import CANONICAL_NAMES, slot_of
+from conformance.spec.old_names import current_value
 from conformance.spec.problem import Problem
 from conformance.verdicts.expectation import expect
 
@@ -60,6 +61,7 @@ def read_declared(pairs: Mapping[str, str], slots: Iterable[str], example: Probl
     """
     dialect: dict[str, str] = {}
     polarity: dict[str, str] = {}
+    pairs = {decision: current_value(decision, name) for decision, name in pairs.items()}
     canonical = tuple(decision for decision, name in pairs.items() if _is_canonical(decision, name))
     for decision, name in pairs.items():
         if decision in canonical:

@@ -48,7 +48,8 @@ from conformance.report.findings import findings
 from conformance.spec.case import Case
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
-from conformance.spec.mistakes import covered
+from conformance.spec.mistakes import covered, old_name_note
+from conformance.spec.old_names import current_value
 from conformance.spec.texts import counted
 from conformance.verdicts.verdict import is_green
 
@@ -295,7 +296,7 @@ def _begin_own(request: CheckRequest, folder: Path) -> _Begun:
     return _Begun(
         subjects_of([subject.adapter], signature.device),
         chosen,
-        settled_notes(settled),
+        (*_old_name_notes(request, cases), *settled_notes(settled)),
         settled.observed.varies,
         unsettled,
         judge,
@@ -313,7 +314,15 @@ def _begin_drop_in(request: CheckRequest, folder: Path) -> _Begun:
     chosen = _chosen(cases, request.globs)
     example = materialise(cases[0])
     subjects = adapt_drop_in(drop_in, request.target, folder, request.declare, request.profile, example)
-    return _Begun(subjects, chosen, (drop_in.note,))
+    return _Begun(subjects, chosen, (*_old_name_notes(request, cases), drop_in.note))
+
+
+def _old_name_notes(request: CheckRequest, cases: Sequence[Case]) -> Iterator[str]:
+    """Yield a note for each old name in the request."""
+    yield from filter(None, (old_name_note(glob, [case.id for case in cases]) for glob in request.globs))
+    for decision, name in request.declare.items():
+        if (new := current_value(decision, name)) != name:
+            yield f"--declare {decision}={name}: {name} is now called {new}"
 
 
 def chosen_cases(request: CheckRequest) -> list[Case]:

@@ -2,6 +2,7 @@
 
 import argparse
 import shlex
+import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -15,7 +16,7 @@ from conformance.engine.runlog import RunLogError
 from conformance.spec.case import Case
 from conformance.spec.loader import NAME as THOROUGH
 from conformance.spec.loader import load
-from conformance.spec.mistakes import covered, near_glob
+from conformance.spec.mistakes import covered, near_glob, old_name_note
 from conformance.spec.texts import counted
 
 LATEST = Path("reports") / "latest"
@@ -138,7 +139,7 @@ def _stamp(paths: Sequence[Path], root: Path) -> tuple[tuple[str, int], ...]:
 
 def _matching(ids: Collection[str], globs: Sequence[str]) -> set[str]:
     """
-    Return the ids that match a glob.
+    Return the ids that match a glob. A glob that has an old name is told the new one.
 
     Raises:
         UsageError: one glob matches nothing; the message suggests the nearest id.
@@ -148,6 +149,8 @@ def _matching(ids: Collection[str], globs: Sequence[str]) -> set[str]:
             near = near_glob(glob, ids)
             hint = f"did you mean {shlex.quote(near)}? " if near else ""
             raise UsageError(f"no case matches {glob}; {hint}conformance list cases prints all ids")
+        if note := old_name_note(glob, ids):
+            print(f"conformance: {note}", file=sys.stderr)
     return covered(ids, globs)
 
 

@@ -16,6 +16,7 @@ from conformance.report.port_differences import PortedSubject
 from conformance.report.port_differences import port as compare
 from conformance.report.port_text import FILE, PAGE, lines, markdown, record
 from conformance.report.probe_report import FILE as PROBE
+from conformance.spec.old_names import current_record
 
 OPERATORS = {"sdpa": "attention of given heads (sdpa)", "mha": "multi-head attention with projections (mha)"}
 
@@ -80,7 +81,7 @@ def _again(arguments: argparse.Namespace) -> int:
         raise UsageError("--run prints the advice in that folder: leave FROM and TO out")
     path = arguments.run / FILE
     try:
-        advice = json.loads(path.read_text(encoding="utf-8"))
+        advice = current_record(json.loads(path.read_text(encoding="utf-8")))
     except OSError:
         raise UsageError(f"there is no {path}: conformance port FROM TO --out {arguments.run} writes it") from None
     except ValueError as error:

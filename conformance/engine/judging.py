@@ -25,6 +25,7 @@ from conformance.engine.environments import Machine
 from conformance.engine.job import Outcome
 from conformance.engine.runlog import Record
 from conformance.spec import refusals
+from conformance.spec.old_names import current_value
 from conformance.spec.problem import Array, Problem
 from conformance.verdicts.expectation import Expectation, expect, expect_reply
 from conformance.verdicts.verdict import NOT_REFUSED
@@ -153,7 +154,8 @@ class Judge:
         Raises:
             UnderivedBound, KeyError: the declaration cannot be judged.
         """
-        dialect = {**cell.route.dialect, **{each.decision: each.name for each in declaration.dialect}}
+        declared = {each.decision: current_value(each.decision, each.name) for each in declaration.dialect}
+        dialect = {**cell.route.dialect, **declared}
         return self.expectation(cell.case.id, cell.route.problem, dialect, declaration.profile)
 
     def judge(

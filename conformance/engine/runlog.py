@@ -22,6 +22,7 @@ from typing import Any, Self, overload
 
 from conformance.bridge.strict_json import plain_data, strict_json
 from conformance.disk import remove_parts, write_whole
+from conformance.spec import old_names
 from conformance.spec.texts import harmless, quoted
 
 # The name of the log in a run folder.
@@ -314,12 +315,18 @@ def _encoded(about: Record) -> bytes:
 
 def as_logged(record: Mapping[str, Any]) -> Record:
     """
-    A record as it is in a log: with `schema`, and with harmless text.
+    A record as it is read from a log: with `schema`, with harmless text and without old names.
 
     Raises:
         TypeError: the record contains something that is no JSON value.
     """
-    return _line(record)[0]
+    return _as_read(*_line(record))
+
+
+def _as_read(record: Record, line: bytes) -> Record:
+    """A record of a log with harmless text, and with new names for old ones. line: its line in the log."""
+    record = harmless(record) if SUSPECT.search(line) else record
+    return old_names.current_record(record) if old_names.SUSPECT.search(line) else record
 
 
 def read_log(path: Path) -> Log:
@@ -417,7 +424,7 @@ def record_at(file: int, start: int) -> Record:
         record: Record = json.loads(line)
     except ValueError as error:
         raise RunLogError(f"the run log was changed at byte {start} while it was read: {error}") from None
-    return harmless(record) if SUSPECT.search(line) else record
+    return _as_read(record, line)
 
 
 def _record(where: str, line: bytes, *, first: bool) -> Record:
@@ -433,4 +440,7 @@ def _record(where: str, line: bytes, *, first: bool) -> Record:
         raise RunLogError(f"{where}: schema {record.get('schema')!r}; this version reads the schemas {known}")
     if (record["type"] == "header") is not first:
         raise RunLogError(f"{where}: the header must be the first line of a run log, and no other")
-    return harmless(record) if SUSPECT.search(line) else record
+    try:
+        return _as_read(record, line)
+    except (ValueError, RecursionError):
+        raise RunLogError(f"{where}: the record is nested too deeply") from None

@@ -15,6 +15,7 @@ from conformance.bridge.strict_json import strict_json
 from conformance.disk import write_asked
 from conformance.engine.records import Key
 from conformance.gate.observations import Circumstances, ComparedRun, Observed
+from conformance.spec.old_names import current_record
 from conformance.verdicts.verdict import Verdict
 
 SCHEMA = 1
@@ -84,7 +85,7 @@ def read_baseline(path: Path) -> BaselineFile:
     """
     again = f"write it again with conformance run --baseline {path} --update-baseline"
     try:
-        content = strict_json(path.read_text(encoding="utf-8"))
+        content = current_record(strict_json(path.read_text(encoding="utf-8")))
     except ValueError as error:
         why = f"{path}: not JSON, perhaps cut off ({error})"
         raise BaselineError(f"{why}: restore it from version control, or delete it and {again}") from None

@@ -19,6 +19,7 @@ from conformance.engine.environments import FEATURES, Machine
 from conformance.spec import yaml_syntax
 from conformance.spec.mistakes import CaseFileErrors, Mistake, Mistakes, matches, nearest
 from conformance.spec.model_faults import faults
+from conformance.spec.old_names import current_value
 
 # One or several names or globs, of which any may match.
 Globs = Annotated[
@@ -37,6 +38,7 @@ class Delta(BaseModel):
     @field_validator("decisions")
     @classmethod
     def _known_decisions(cls, decisions: dict[str, str]) -> dict[str, str]:
+        decisions = {decision: current_value(decision, name) for decision, name in decisions.items()}
         for decision, name in decisions.items():
             if name != "canonical":
                 try:

@@ -32,6 +32,7 @@ from conformance.report.page_data import (
     script_json,
     script_of,
 )
+from conformance.spec.old_names import current_record
 from conformance.spec.texts import counted, quoted
 
 # What the coverage table shows for a feature without a judged case.
@@ -232,7 +233,7 @@ def recorded(run: Run, name: str) -> Any:
     if path.is_symlink():
         raise RunLogError(f"{path} is a symbolic link, which is not followed: remove it and write the reports again")
     try:
-        return strict_json(path.read_text(encoding="utf-8"))
+        return current_record(strict_json(path.read_text(encoding="utf-8")))
     except ValueError as error:
         raise RunLogError(f"{path}: {error}: remove the file and write the reports again") from None
 

@@ -1,13 +1,15 @@
 """Pydantic models of the case file format, and the JSON Schema made from them for editors."""
 
 import json
+from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from conformance.spec import patterns, refusals, streams
 from conformance.spec.case import Native, Poison, Projection
 from conformance.spec.model import Model
+from conformance.spec.old_names import current_value
 from conformance.spec.published import PublishedFields
 
 Size = Annotated[int, Field(ge=1)]
@@ -29,6 +31,9 @@ Biases = Annotated[
     Discriminator(lambda given: "some" if isinstance(given, list) else "flag"),
 ]
 Layout = Literal["contiguous", "transposed", "column_major", "offset", "expanded"]
+# Files may have the old name of a pattern or mistake.
+Pattern = Annotated[patterns.Name, BeforeValidator(partial(current_value, "pattern"))]
+Mistake = Annotated[refusals.Name, BeforeValidator(partial(current_value, "mistake"))]
 Output = Literal["output", "weights", "weights_mean", "gradients", "present", "scaled", "capped", "logits"]
 
 
@@ -40,9 +45,7 @@ class OverAxes(Model):
         description="Axes of the mask. Default: [b, k] for key_padding, [b, q, k] with lengths, otherwise [q, k].",
     )
     values: Literals | None = Field(default=None, description="The content of the mask: a nested list over the axes.")
-    pattern: patterns.Name | None = Field(
-        default=None, description="The content of the mask: a named pattern over the axes."
-    )
+    pattern: Pattern | None = Field(default=None, description="The content of the mask: a named pattern over the axes.")
     lengths: Lengths | None = Field(
         default=None, description="For each batch element: the number of keys, from the first, that are attended."
     )
@@ -208,9 +211,7 @@ class Entry(Model):
     expect: Literal["error"] | None = Field(
         default=None, description="The call must be refused because of its mistake."
     )
-    mistake: refusals.Name | None = Field(
-        default=None, description="The mistake that is made in an otherwise valid call."
-    )
+    mistake: Mistake | None = Field(default=None, description="The mistake that is made in an otherwise valid call.")
     native: list[Native] = Field(
         default=[], description="Arguments that the call must use; a subject without them is unsupported."
     )

@@ -21,6 +21,7 @@ from conformance.spec.entry import read_entry
 from conformance.spec.matrix import Expansion, expand, merge, without_metadata
 from conformance.spec.mistakes import CaseFileErrors, Fault, Mistake, Mistakes, nearest
 from conformance.spec.model_faults import faults
+from conformance.spec.old_names import current
 from conformance.spec.texts import NoText, quoted, read_text
 
 SUFFIX = ".yaml"
@@ -114,7 +115,9 @@ def marked(cases: Sequence[Case], root: Path, mistakes: list[Mistake]) -> list[C
     except NoText as error:
         mistakes.append(Mistake(_shown_name(path), error.line, error.column, error.message))
         return list(cases)
-    listed = {line.strip(): number for number, line in enumerate(lines, 1) if line.strip() and not _is_comment(line)}
+    listed = {
+        current(line.strip()): number for number, line in enumerate(lines, 1) if line.strip() and not _is_comment(line)
+    }
     ids: dict[str, dict[str, None]] = {}
     for case in cases:
         ids.setdefault(case.suite, {})[case.id] = None
@@ -255,7 +258,7 @@ class _Reader:
             case, entry_faults = read_entry(without_metadata(expansion.entry), self.file.path, self.file.root)
             self.note(layers, [_in_matrix(fault, expansion) for fault in entry_faults])
             if case is not None and not entry_faults:
-                name = f"{self.file.suite}/{case.name}{expansion.suffix}"
+                name = current(f"{self.file.suite}/{case.name}{expansion.suffix}")
                 self.check_repeated(seen, case, name, layers)
                 yield self.identified(case, name, layers, expansion)
 
@@ -271,7 +274,7 @@ class _Reader:
         return replace(
             case,
             id=sys.intern(name),  # a report reads these texts again from the log, and then shares them
-            suite=sys.intern(self.file.suite),
+            suite=sys.intern(current(self.file.suite)),
             summary=case.summary or self.summary,
             yaml=sys.intern(_dump(expansion.entry)),
             source=sys.intern(f"{self.file.shown}:{line}"),
@@ -322,8 +325,8 @@ def _in_matrix(fault: Fault, expansion: Expansion) -> Fault:
 def _repeated_suites(loaded: Sequence[Loaded]) -> Iterator[Mistake]:
     first: dict[str, SuiteFile] = {}
     for one in loaded:
-        if one.suite is not None and first.setdefault(one.suite, one.file) is not one.file:
-            message = f"suite name {one.suite!r} is already used by {first[one.suite].shown}"
+        if one.suite is not None and (used := first.setdefault(current(one.suite), one.file)) is not one.file:
+            message = f"suite name {one.suite!r} is already used by {used.shown}"
             yield Mistake(one.file.location, 1, 1, message)
 
 

@@ -21,6 +21,7 @@ from conformance.spec import streams
 from conformance.spec.array_files import arrays
 from conformance.spec.case import Case, Hidden
 from conformance.spec.masks import mask_operand
+from conformance.spec.old_names import former
 from conformance.spec.problem import GRADIENTS, Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to
 
@@ -351,7 +352,8 @@ def _rare(problem: Problem) -> dict[str, object]:
     rare |= {"past": problem.past} if problem.past else {}
     rare |= {SECOND_CALL: True} if SECOND_CALL in problem.requirements else {}
     rare |= {"native": list(problem.native)} if problem.native else {}
-    rare |= {} if problem.mistake is None else {"mistake": problem.mistake}
+    # The old name of a mistake, so that the digest is the one in logs and baselines of before.
+    rare |= {} if problem.mistake is None else {"mistake": former(f"mistake={problem.mistake}").partition("=")[2]}
     rare |= {} if problem.activation is None else {"activation": problem.activation}
     return rare if problem.layout == "contiguous" else rare | {"layout": problem.layout}
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 
+from conformance.spec.old_names import former
+
 # Maximum number of mistakes of one file that are listed; the rest are only counted.
 MAX_MISTAKES = 100
 
@@ -94,10 +96,21 @@ _MIN_SIMILARITY = 0.6
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether `pattern` equals `name`, or is a glob that matches all of it."""
-    if pattern == name:
-        return True
-    return _compiled(pattern).fullmatch(name) is not None
+    """Whether `pattern` equals `name` or its old name, or is a glob that matches all of one of them."""
+    return _is(pattern, name) or ((old := former(name)) != name and _is(pattern, old))
+
+
+def _is(pattern: str, name: str) -> bool:
+    return pattern == name or _compiled(pattern).fullmatch(name) is not None
+
+
+def old_name_note(pattern: str, names: Iterable[str]) -> str:
+    """Return a note if `pattern` matches one of the names only by its old name; else ""."""
+    name = min((name for name in names if matches(pattern, name) and not _is(pattern, name)), default=None)
+    if name is None:
+        return ""
+    old = former(name)
+    return f"{'' if pattern == old else f'{pattern}: '}{old} is now called {name}"
 
 
 @cache

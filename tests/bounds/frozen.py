@@ -22,6 +22,7 @@ from conformance.deviations.tiles import key_loop, key_loops
 from conformance.diagnosis.detectability import by_kind
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
+from conformance.spec.old_names import former
 from conformance.spec.problem import Problem
 
 FILE = Path(__file__).with_suffix(".tsv")
@@ -53,8 +54,9 @@ def deviations() -> Iterator[Deviation]:
 
 
 def digest(deviation: Deviation, asked: Mapping[str, Problem]) -> float:
-    """The number of a deviation, over all calls."""
-    return sum(_number(name, problem, deviation) for name, problem in asked.items() if deviation.concerns(problem))
+    """The number of a deviation, over all calls; a case that was renamed keeps the weights of its old name."""
+    concerned = ((name, problem) for name, problem in asked.items() if deviation.concerns(problem))
+    return sum(_number(former(name), problem, deviation) for name, problem in concerned)
 
 
 def frozen() -> dict[str, float]:

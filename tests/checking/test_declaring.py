@@ -48,3 +48,7 @@ def test_what_is_refused_says_why(word: str, said: str) -> None:
 def test_a_decision_cannot_be_declared_twice() -> None:
     with pytest.raises(CheckError, match="--declare scale is given twice"):
         parse_pairs(["scale=none", "scale=ignored"])
+
+
+def test_an_old_name_is_declared_as_the_new_one() -> None:
+    assert declared("mask_axes[mask]=first_item").dialect == {"mask_axes[mask]": "first_batch"}

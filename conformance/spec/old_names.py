@@ -1,0 +1,88 @@
+"""
+Old names of suites, cases, patterns, mistakes and deviations, which files and commands of users may still have.
+
+An old name is replaced where a text enters: from then on there are only new names. It never replaces a part of a word,
+nor a part of a path such as cases/degenerate/dead_row.yaml.
+"""
+
+import re
+from functools import lru_cache
+from typing import Any
+
+# Old text -> new text: beginnings of case ids, and `field=value` as in case ids and `decision=name`.
+_NEW = {
+    "degenerate/dead_row": "degenerate/fully_masked_row",
+    "degenerate/dead_item": "degenerate/fully_masked_batch",
+    "gradients/masks/dead_row": "gradients/masks/fully_masked_row",
+    "mistake=key_items": "mistake=key_batch",
+    "mistake=mask_items": "mistake=mask_batch",
+    "pattern=one_dead_row": "pattern=one_fully_masked_row",
+    "pattern=one_dead_item": "pattern=one_fully_masked_batch",
+    "softmax_axis=items": "softmax_axis=batch",
+    "softmax_axis=items_and_heads": "softmax_axis=batch_and_heads",
+    "returned_weights=uniform_in_dead_rows": "returned_weights=uniform_in_fully_masked_rows",
+    "returned_weights=nan_in_dead_rows": "returned_weights=nan_in_fully_masked_rows",
+    # After the name of a mask argument in brackets, or after a number.
+    "=first_item": "=first_batch",
+    "=items_tiled": "=batch_tiled",
+    "=items_as_heads": "=batch_as_heads",
+    "=items_as_queries": "=batch_as_queries",
+    "_but_dead_rows": "_but_fully_masked_rows",
+}
+_OLD = {new: old for old, new in _NEW.items()}
+
+# A line of JSON that does not match has no old name.
+SUSPECT = re.compile(rb"dead_row|dead_item|first_item|items")
+
+
+def _finding(texts: dict[str, str]) -> re.Pattern[str]:
+    starts = ((r"(?<![\w/])" if text[0].isalpha() else "") + re.escape(text) for text in texts)
+    return re.compile(rf"(?:{'|'.join(starts)})(?!\w)")
+
+
+_FIND_OLD, _FIND_NEW = _finding(_NEW), _finding(_OLD)
+
+
+def current(text: str) -> str:
+    """Return a text with new names for old ones: in case ids, and in `field=value` and `decision=name`."""
+    return _FIND_OLD.sub(lambda found: _NEW[found[0]], text)
+
+
+@lru_cache(maxsize=1 << 14)
+def former(text: str) -> str:
+    """Return a text with old names for new ones; the text itself if it has none that was renamed."""
+    return _FIND_NEW.sub(lambda found: _OLD[found[0]], text)
+
+
+def current_value(field: str, value: Any) -> Any:
+    """Return the new name of a value of a field or decision; other values as they are."""
+    return current(f"{field}={value}")[len(current(field)) + 1 :] if isinstance(value, str) else value
+
+
+def current_record(data: Any) -> Any:
+    """
+    Return JSON values with new names: in texts, under fields and decisions, and in records of a decision.
+
+    Raises:
+        ValueError: they are nested too deeply.
+    """
+    try:
+        return _current(data)
+    except RecursionError:
+        raise ValueError("the JSON values are nested too deeply") from None
+
+
+def _current(data: Any) -> Any:
+    if isinstance(data, str):
+        return current(data)
+    if isinstance(data, list):
+        return [_current(each) for each in data]
+    if not isinstance(data, dict):
+        return data
+    named = str(data.get("decision", "name"))
+    return {
+        current(key): current_value(named if key == "name" else key, value)
+        if isinstance(value, str)
+        else _current(value)
+        for key, value in data.items()
+    }
