@@ -102,10 +102,6 @@ DIAGNOSES: dict[str, str] = {
     ),
     "reversed_values_with_a_mask": "applies the weights to the values in reverse key order, only with a mask",
     "next_head_in_float16": "applies the weights to the values of the next head, only in float16",
-    "missing_scale_and_reversed_values": (
-        "does not scale the logits, and applies the weights to the values in reverse key order; "
-        "fix: multiply the query (in a layer: wq and bq) by the scale"
-    ),
     "tf32": (
         "rounds like code that rounds the operands of matrix products to tf32: coarser than declared; "
         "fix: set the precision of matrix products to highest if this is not intended"
@@ -113,11 +109,18 @@ DIAGNOSES: dict[str, str] = {
     "unheard_of": "",
 }
 
+TWO_MISTAKES = "missing_scale_and_reversed_values"
+# What it is told: one sentence for each mistake.
+SENTENCES = (
+    "does not scale the logits; fix: multiply the query (in a layer: wq and bq) by the scale",
+    "applies the weights to the values in reverse key order",
+)
+
 
 @pytest.fixture(scope="module")
 def diagnosed(conformance_run: Callable[..., Finished]) -> Finished:
     chosen = ("masks/*", "causal/*", "shapes/*", "numerics/half*")
-    liars = [word for lie in DIAGNOSES for word in ("-a", f"{FAKES / 'varied.py'}[{lie}]")]
+    liars = [word for lie in (*DIAGNOSES, TWO_MISTAKES) for word in ("-a", f"{FAKES / 'varied.py'}[{lie}]")]
     return conformance_run(*liars, *(word for glob in chosen for word in ("-k", glob)))
 
 
@@ -135,6 +138,20 @@ def test_one_sentence_explains_all_verdicts_of_a_liar(diagnosed: Finished, lie: 
     assert said in diagnosed.stdout.splitlines()
     assert said in (diagnosed.folder / "junit.xml").read_text(encoding="utf-8").replace("&gt;", ">")
     assert f"1 cause explains {failing} verdicts of `{name}`: " in summary
+
+
+def test_each_mistake_of_a_liar_has_a_sentence_and_together_they_explain_all_verdicts(diagnosed: Finished) -> None:
+    name = f"fake.varied[{TWO_MISTAKES}]"
+    failing = {
+        case for (case, subject), cell in diagnosed.cells.items() if (subject, cell["verdict"]) == (name, "fail")
+    }
+    (record,) = (each for each in diagnosed.records if each["type"] == "diagnosis" and each["subject"] == name)
+    assert failing == {case for cause in record["separated"] for case in cause["cells"]}
+    assert len(failing) >= 10
+    told = [line for line in diagnosed.stdout.splitlines() if f" of {name}: it " in line]
+    assert {line.partition(": it ")[2] for line in told} == {*SENTENCES}
+    junit = (diagnosed.folder / "junit.xml").read_text(encoding="utf-8")
+    assert all(f": it {sentence}" in junit for sentence in SENTENCES)
 
 
 def test_the_honest_one_passes_every_case_in_every_dtype(conformance_run: Callable[..., Finished]) -> None:
