@@ -14,6 +14,19 @@ _NEW = {
     "degenerate/dead_row": "degenerate/fully_masked_row",
     "degenerate/dead_item": "degenerate/fully_masked_batch",
     "gradients/masks/dead_row": "gradients/masks/fully_masked_row",
+    "combined/pairs/one_head_of_one_item": "combined/pairs/one_head_of_one_batch",
+    "degenerate/dead_item/every_item": "degenerate/fully_masked_batch/every_batch",
+    "degenerate/hidden_queries/per_item": "degenerate/hidden_queries/per_batch",
+    "masks/additive/minus_infinity_per_item": "masks/additive/minus_infinity_per_batch",
+    "masks/attention_3d/per_item": "masks/attention_3d/per_batch",
+    "masks/attention_3d/per_item_and_head_keys_only": "masks/attention_3d/per_batch_and_head_keys_only",
+    "masks/attention_3d/per_item_block": "masks/attention_3d/per_batch_block",
+    "masks/attention_3d/per_item_keys_only": "masks/attention_3d/per_batch_keys_only",
+    "masks/attention_3d/per_item_unequal_sizes": "masks/attention_3d/per_batch_unequal_sizes",
+    "shapes/lengths/one_item": "shapes/lengths/one_batch",
+    "shapes/lengths/one_item_causal_end": "shapes/lengths/one_batch_causal_end",
+    "shapes/lengths/one_item_per_head": "shapes/lengths/one_batch_per_head",
+    "pattern=all_dead": "pattern=all_masked",
     "mistake=key_items": "mistake=key_batch",
     "mistake=mask_items": "mistake=mask_batch",
     "pattern=one_dead_row": "pattern=one_fully_masked_row",
@@ -32,11 +45,12 @@ _NEW = {
 _OLD = {new: old for old, new in _NEW.items()}
 
 # A line of JSON that does not match has no old name.
-SUSPECT = re.compile(rb"dead_row|dead_item|first_item|items")
+SUSPECT = re.compile(rb"_dead|dead_|_item|items")
 
 
 def _finding(texts: dict[str, str]) -> re.Pattern[str]:
-    starts = ((r"(?<![\w/])" if text[0].isalpha() else "") + re.escape(text) for text in texts)
+    longest = sorted(texts, key=len, reverse=True)
+    starts = ((r"(?<![\w/])" if text[0].isalpha() else "") + re.escape(text) for text in longest)
     return re.compile(rf"(?:{'|'.join(starts)})(?!\w)")
 
 

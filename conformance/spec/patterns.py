@@ -29,7 +29,7 @@ Name = Literal[
     "block",
     "one_fully_masked_row",
     "one_fully_masked_batch",
-    "all_dead",
+    "all_masked",
 ]
 
 LEADING = "leading"
@@ -102,7 +102,7 @@ PATTERNS: dict[str, Pattern] = {  # all but leading
     "block": Pattern(block, ("q", "k")),
     "one_fully_masked_row": Pattern(lambda sizes, *_: full(sizes, index(sizes, "q") != sizes["q"] // 2), ("q", "k")),
     "one_fully_masked_batch": Pattern(lambda sizes, *_: full(sizes, index(sizes, "b") != sizes["b"] - 1), ("b", "k")),
-    "all_dead": Pattern(lambda sizes, *_: full(sizes, attended=False)),
+    "all_masked": Pattern(lambda sizes, *_: full(sizes, attended=False)),
 }
 
 

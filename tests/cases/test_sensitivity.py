@@ -78,7 +78,7 @@ MISTAKES: dict[str, tuple[Dialect, tuple[str, ...]]] = {
     "transposed bias": ({"mask_axes[additive]": "transposed"}, both("masks/additive/square_bias")),
     "mask of the first item": (
         {"mask_axes[attention]": "first_batch"},
-        both("masks/attention_3d/per_item") + both("masks/attention_4d/holes"),
+        both("masks/attention_3d/per_batch") + both("masks/attention_4d/holes"),
     ),
     "mask ignored where weights are asked for": (
         {"use[key_padding]": "ignored_with_weights"},
@@ -98,12 +98,12 @@ MISTAKES: dict[str, tuple[Dialect, tuple[str, ...]]] = {
     "mask rows of the first chunk of queries": ({"mask_rows": "again_32"}, ("shapes/kernel_sized/aligned_causal",)),
     "one mask for all keys, applied to the first": (
         {"mask_columns": "first_1"},
-        both("degenerate/hidden_queries/per_item"),
+        both("degenerate/hidden_queries/per_batch"),
     ),
     "mask of the first head": ({"mask_axes[attention]": "first_head"}, both("masks/attention_4d/holes")),
     "items taken for heads": (
         {"mask_axes[attention]": "batch_as_heads"},
-        both("masks/attention_3d/per_item") + both("masks/attention_3d/per_head"),
+        both("masks/attention_3d/per_batch") + both("masks/attention_3d/per_head"),
     ),
     "padding of items taken for heads": (
         {"mask_axes[key_padding]": "batch_as_heads"},

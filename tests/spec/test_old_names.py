@@ -40,6 +40,14 @@ NEW = {"row": "one_fully_masked_row", "batch": "one_fully_masked_batch", "key": 
         ("degenerate/dead_item/float[operator=mha]", "degenerate/fully_masked_batch/float[operator=mha]"),
         ("gradients/masks/dead_row[operator=mha]", "gradients/masks/fully_masked_row[operator=mha]"),
         (
+            "degenerate/dead_item/every_item[operator=mha]",
+            "degenerate/fully_masked_batch/every_batch[operator=mha]",
+        ),
+        (
+            "masks/attention_3d/per_item_and_head_keys_only[operator=sdpa]",
+            "masks/attention_3d/per_batch_and_head_keys_only[operator=sdpa]",
+        ),
+        (
             "shapes/mistakes/inputs[operator=mha,mistake=key_items]",
             "shapes/mistakes/inputs[operator=mha,mistake=key_batch]",
         ),
