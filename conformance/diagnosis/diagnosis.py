@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from conformance.deviations.catalogue import FITTED
-from conformance.deviations.names import KERNEL_BITS, USUAL_BITS, prior
+from conformance.deviations.names import KERNEL_BITS, USUAL_BITS, prior, slot_of
 from conformance.diagnosis.candidates import MAX_SEARCHED_CELLS, Candidate, Cause, arithmetic, numbers, pairs, singles
 from conformance.diagnosis.conditions import Condition, condition_text
 from conformance.diagnosis.evidence import Evidence
-from conformance.diagnosis.explanation import CANONICAL, explanation_of, plain_ways
+from conformance.diagnosis.explanation import CANONICAL, Explanation, explanation_of, plain_ways
 from conformance.diagnosis.localisation import Localisation
 from conformance.diagnosis.search import Search, fitted
 
@@ -212,6 +212,14 @@ def _named(candidate: Candidate, guards: tuple[Condition, ...], cells: Sequence[
         told = [(decision, name) for decision, name in in_order if name != CANONICAL or decision in declared]
         found = [explanation_of(way, declared) for way in told]
         sentence = ", and ".join(each.sentence for each in found)
-        remedy = "; ".join(dict.fromkeys(each.remedy for each in found if each.remedy))
+        remedies = (_remedy(each, cells) for each in found)
+        remedy = "; ".join(dict.fromkeys(each for each in remedies if each))
     named |= {"sentence": sentence, "remedy": remedy, "when": guards[0].record()}
     return named | ({"condition": condition_text(guards)} if guards[0].words else {})
+
+
+def _remedy(explanation: Explanation, cells: Sequence[Evidence]) -> str:
+    """The remedy of a deviation; `~` inverts a boolean mask, and 1 - mask an integer one."""
+    slot = slot_of(explanation.decision)[1]
+    elements = {mask.element for cell in cells for mask in cell.facts.masks if mask.slot == slot}
+    return explanation.remedy.replace(f"~{slot}", f"1 - {slot}") if elements == {"int"} else explanation.remedy

@@ -465,3 +465,12 @@ def test_an_alternative_explains_also_the_calls_of_the_cause_that_a_pair_replace
     assert cause.candidate.change == (one, usual)
     assert sorted(each.case for each in cause.cells) == sorted(every)
     assert cause.ties == ()
+
+
+@pytest.mark.parametrize(("element", "remedy"), [("bool", "pass ~padding"), ("int", "pass 1 - padding")])
+def test_the_remedy_inverts_a_mask_as_its_elements_need_it(element: str, remedy: str) -> None:
+    calls = [padded(*size) for size in SIZES]
+    masks = [tuple(replace(mask, element=element) for mask in call.mask_operands) for call in calls]
+    asked_so = [call.but(mask_operands=mask) for call, mask in zip(calls, masks, strict=True)]
+    found = diagnose([cell(each, {"polarity[padding]": "ignore"}) for each in asked_so])
+    assert [cause["remedy"] for cause in record_of(found)["causes"]] == [remedy]
