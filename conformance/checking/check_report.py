@@ -118,9 +118,19 @@ def settled_notes(settled: SettledFunction) -> tuple[str, ...]:
         notes.append("it takes no attention mask, so cases that need one are left out")
     named = settled.read.items()
     notes += [f"arithmetic: in {dtype}, {_rounding(name)}" for dtype, name in named if name != ordinary(dtype)]
-    for decision, name in observed.dialect.items():
-        notes.append(f"observed: it {sentence(decision, name)} (accepted; to require it: --declare {decision}={name})")
+    notes += [_observed(sentence(decision, name), decision, name) for decision, name in observed.dialect.items()]
     return tuple(notes)
+
+
+def _observed(said: str, decision: str, name: str) -> str:
+    return f"observed: it {said} (accepted; to require it: --declare {decision}={name})"
+
+
+def accepted_notes(diagnoses: Iterable[LoggedDiagnosis]) -> Iterator[str]:
+    """Yield a sentence about each accepted deviation that shows only in calls that fail for another cause."""
+    found = (cause for each in diagnoses for cause in each.separated if cause.accepted)
+    notes = (_observed(cause.sentence, *way) for cause in found for way in cause.decisions.items())
+    yield from dict.fromkeys(notes)
 
 
 def _rounding(name: str) -> str:

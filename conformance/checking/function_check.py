@@ -4,7 +4,7 @@ import datetime as dt
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from conformance.checking.arithmetic import PROFILES, CoarserProfiles
 from conformance.checking.check_report import (
     CaseOutcome,
     CheckCause,
+    accepted_notes,
     added_mask_notes,
     cause_lines,
     causes,
@@ -25,7 +26,7 @@ from conformance.checking.check_report import (
 )
 from conformance.checking.declarations import Declared, read_declared
 from conformance.checking.drop_in import adapt_drop_in, find_drop_in
-from conformance.checking.observation import Varying, settle, write_adapter
+from conformance.checking.observation import Varying, is_accepted, settle, write_adapter
 from conformance.checking.preflight import Calling, preflight
 from conformance.checking.probe_calls import plans_of
 from conformance.checking.signature import Signature, parameters_of, read_signature
@@ -225,6 +226,7 @@ def check(
         judge=begun.judge,
         watch=replace(watch, stop=lambda record: request.stop and not is_green(record)),
         closeness=Closeness(reshape=True, left_out=WITHOUT_CONSENSUS),
+        accepted_way=begun.accepts,
     )
     with ending(session):
         return _finished(request, session, begun, alternatives, clock, watch, further_problems)
@@ -258,7 +260,12 @@ def _finished(
     named = {case for finding in findings(run) if finding.explained for case, _ in finding.cells}
     named |= {case for (case, _), cell in run.judged.items() if cell.known is not None}
     unsettled = begun.unsettled.notes() if begun.unsettled else ()
-    further = (*varying_notes(begun.varies, named), *added_mask_notes(run.diagnoses.values(), begun.mask))
+    diagnoses = run.diagnoses.values()
+    further = (
+        *accepted_notes(diagnoses),
+        *varying_notes(begun.varies, named),
+        *added_mask_notes(diagnoses, begun.mask),
+    )
     notes = (*begun.notes, *further, *unsettled, *alternatives.notes())
     return Checked(request, run, decision, notes)
 
@@ -269,6 +276,7 @@ class _Begun:
     The subjects and cases to judge, and what is known before: notes as sentences, and inconsistent decisions.
 
     judge: knows already what is expected of the calls that were made before. mask: the function's name for its mask.
+    accepts: whether a deviation that shows beside another cause is accepted.
     """
 
     subjects: list[Subject]
@@ -278,6 +286,7 @@ class _Begun:
     unsettled: AcceptedFailures | None = None
     judge: Judge = field(default_factory=Judge)
     mask: str | None = None
+    accepts: Callable[[tuple[str, str]], bool] = lambda _: False
 
     def review(self, judged: Judged) -> Mapping[str, Any]:
         """Return the addition to the record of a cell if its deviation is accepted."""
@@ -301,6 +310,7 @@ def _begin_own(request: CheckRequest, folder: Path) -> _Begun:
         unsettled,
         judge,
         signature.mask,
+        partial(is_accepted, declared),
     )
 
 

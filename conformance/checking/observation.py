@@ -151,6 +151,13 @@ def observe(
     return ObservedDecisions(dialect, varies)
 
 
+def is_accepted(declared: Declared, way: tuple[str, str]) -> bool:
+    """Return whether a deviation is one that is accepted unless its decision is declared."""
+    if declared.pins(way[0]) or (way == FINITE_FILL and not _is_fill_open(declared)):
+        return False
+    return way in OPEN_DECISIONS.get(way[0], ())
+
+
 def _is_fill_open(declared: Declared) -> bool:
     """
     Return whether a finite fill is accepted.

@@ -235,7 +235,7 @@ def singles(
 def numbers(cells: Sequence[Evidence], limit: float = inf) -> Iterator[Candidate]:
     """The deviations with a fitted number that explain some of these cells, each once. limit: as in `solved`."""
     found: dict[Way, None] = {}
-    for cell in _most_informative(cells):
+    for cell in most_informative(cells):
         found |= dict.fromkeys(way for way in _solved(cell, limit) if way not in cell.found)
     yield from (Candidate((way,)) for way in found)
 
@@ -244,7 +244,7 @@ def _solved(cell: Evidence, limit: float) -> tuple[Way, ...]:
     return cell.of_reply.once(("solved", limit), lambda: tuple(solved(cell.suspect(), limit)))
 
 
-def _most_informative(cells: Sequence[Evidence]) -> list[Evidence]:
+def most_informative(cells: Sequence[Evidence]) -> list[Evidence]:
     """A few cells for each combination of mask arguments, finest dtypes first: they determine a number best."""
     finest = sorted(cells, key=lambda cell: UNIT[cell.facts.dtype])
     kinds: dict[object, list[Evidence]] = {}

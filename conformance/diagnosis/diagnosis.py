@@ -1,15 +1,25 @@
 """Diagnoses why a subject fails: the fewest causes, over all its cells, that no conforming cell contradicts."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from conformance.deviations.catalogue import FITTED
 from conformance.deviations.names import KERNEL_BITS, USUAL_BITS, prior, slot_of
-from conformance.diagnosis.candidates import MAX_SEARCHED_CELLS, Candidate, Cause, arithmetic, numbers, pairs, singles
+from conformance.diagnosis.candidates import (
+    MAX_SEARCHED_CELLS,
+    Candidate,
+    Cause,
+    arithmetic,
+    most_informative,
+    numbers,
+    pairs,
+    singles,
+)
 from conformance.diagnosis.conditions import Condition, condition_text
 from conformance.diagnosis.evidence import Evidence
-from conformance.diagnosis.explanation import CANONICAL, Explanation, explanation_of, plain_ways
+from conformance.diagnosis.explanation import CANONICAL, Explanation, Way, explanation_of, plain_ways
 from conformance.diagnosis.localisation import Localisation
 from conformance.diagnosis.search import Search, fitted
 
@@ -130,17 +140,26 @@ def first_look(cells: Sequence[Evidence]) -> tuple[Cause, ...]:
 
 def _take_plain(search: Search, seen: Iterable[Candidate]) -> None:
     """Take causes among `seen`, everyday deviations and fitted numbers. seen: ways found when cells were judged."""
-    simplest = search.open_cells()[:MAX_SEARCHED_CELLS]
-    named = [*seen, *singles(simplest, plain_ways)]
-    search.take([*named, *numbers(search.open_cells(), search.enough(named))], alone=True)
+    cells = search.open_cells()
+    named = [*seen, *singles(cells[:MAX_SEARCHED_CELLS], plain_ways)]
+    if search.enough(named) == inf:
+        # Where a number is fitted, deviations with a name are tried as well: the simplest cells may show neither.
+        named += singles(most_informative(cells), plain_ways)
+    search.take([*named, *numbers(cells, search.enough(named))], alone=True)
 
 
-def record_of(diagnosis: Diagnosis, others: Iterable[Evidence] = ()) -> dict[str, Any]:
+# Whether a deviation is accepted unless something else is declared.
+Accepts = Callable[[Way], bool]
+
+
+def record_of(
+    diagnosis: Diagnosis, others: Iterable[Evidence] = (), accepts: Accepts = lambda _: False
+) -> dict[str, Any]:
     """
     The record for the run log.
 
     others: cells that were not judged, the simplest first. The record names the first of them that distinguishes two
-    ties.
+    ties. accepts: a deviation that is accepted is marked if it has no condition and other causes fail all its cells.
     """
     later = Later(others)
     record = {
@@ -148,8 +167,18 @@ def record_of(diagnosis: Diagnosis, others: Iterable[Evidence] = ()) -> dict[str
         "unexplained": [cell.case for cell in diagnosis.unexplained],
     }
     if diagnosis.separated:
-        record["separated"] = [_cause(cause, later) for cause in diagnosis.separated]
+        accepted = _accepted(diagnosis.separated, accepts)
+        record["separated"] = [
+            _cause(cause, later) | ({"accepted": True} if cause in accepted else {}) for cause in diagnosis.separated
+        ]
     return record | ({"unexplained_where": diagnosis.where.words} if diagnosis.where.words else {})
+
+
+def _accepted(causes: Sequence[Cause], accepts: Accepts) -> list[Cause]:
+    """The causes that are accepted deviations, have no condition, and only show in cells of causes that are not."""
+    open_ways = [cause for cause in causes if cause.candidate.change and all(map(accepts, cause.candidate.change))]
+    failing = {cell for cause in causes if cause not in open_ways for cell in cause.cells}
+    return [cause for cause in open_ways if not cause.guards[0].words and failing.issuperset(cause.cells)]
 
 
 class Later:

@@ -8,7 +8,7 @@ from typing import Any
 
 from conformance.bridge.contract import Facts
 from conformance.diagnosis.condition_fit import condition_of
-from conformance.diagnosis.diagnosis import Diagnosis, diagnose, record_of
+from conformance.diagnosis.diagnosis import Accepts, Diagnosis, diagnose, record_of
 from conformance.diagnosis.evidence import Evidence, Shared
 from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, make_cell
@@ -55,9 +55,9 @@ class SubjectDiagnosis:
     cells are not kept. They are evidence only if the subject fails in other calls, and are then recalled from the log.
     """
 
-    def __init__(self, cases: Cases) -> None:
-        """Start empty. cases: returns every case."""
-        self._cases = cases
+    def __init__(self, cases: Cases, accepts: Accepts = lambda _: False) -> None:
+        """Start empty. cases: returns every case. accepts: whether a deviation is accepted beside another cause."""
+        self._cases, self._accepts = cases, accepts
         self._shared: Shared = {}
         self._seen: dict[str, list[Evidence]] = {}
         self._asked: dict[str, set[str]] = {}
@@ -124,7 +124,7 @@ class SubjectDiagnosis:
                 non_reproducible = (*self._non_reproducible.get(name, ()), *other.unexplained)
                 diagnosis = diagnose(cells, non_reproducible, other.causes)
                 forms.setdefault(form, diagnosis)
-                found = record_of(diagnosis, self._others(subject, cells))
+                found = record_of(diagnosis, self._others(subject, cells), self._accepts)
             found["errors"] = list(self._errors(name))
             seconds = time.thread_time() - started
             yield {"type": "diagnosis", "subject": name, "failures": failing, **found, "seconds": seconds}

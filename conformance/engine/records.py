@@ -370,7 +370,8 @@ class LoggedCause(_Record):
 
     sentence: what the subject does, to follow "it". condition: under which it appears, in words, or "". cells: case
     ids, the simplest first. decisions: those that deviate from the declaration; empty for coarser arithmetic.
-    arithmetic: the name of the coarser arithmetic.
+    arithmetic: the name of the coarser arithmetic. accepted: whether the deviation is accepted; other causes fail its
+    cells.
     """
 
     sentence: str
@@ -380,6 +381,7 @@ class LoggedCause(_Record):
     decisions: Mapping[str, str] = {}
     arithmetic: str = ""
     ties: tuple[Tie, ...] = ()
+    accepted: StrictBool = False
 
 
 class Lost(_Record):
@@ -408,7 +410,7 @@ class LoggedDiagnosis(_Record):
     @property
     def told(self) -> tuple[LoggedCause, ...]:
         """The causes that are reported to a user."""
-        return self.separated or self.causes
+        return tuple(cause for cause in self.separated if not cause.accepted) or self.causes
 
 
 class LoggedKnownList(_Record):

@@ -63,7 +63,8 @@ class Session:
     The state of a run.
 
     done: cells of a cut run that is resumed. rerun: makes the command that reruns one cell. accepts: what `review`
-    would say of a changed call, which it does not count. suite: every case that there is, for causes that the chosen
+    would say of a changed call, which it does not count. accepted_way: whether a deviation is accepted beside another
+    cause. suite: every case that there is, for causes that the chosen
     ones do not distinguish. plain: cases of which the plainest are asked of a subject that has no reply so far.
     replies: calls that earlier runs know. results: the same of whole workers; restore: called with each of their
     records. calls: what was asked of all workers. failures: worker -> why it did not start. reports: what each worker
@@ -84,6 +85,7 @@ class Session:
     restore: Callable[[Record], None] = lambda _: None
     watch: RunListener = field(default_factory=RunListener)
     accepts: Accepts = accepts_nothing
+    accepted_way: Callable[[tuple[str, str]], bool] = lambda _: False
     closeness: Closeness = field(default_factory=Closeness)
     done: Mapping[Key, JudgedCell] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
@@ -95,7 +97,7 @@ class Session:
         self.suite = cache(self.suite)
         self._uses = CaseUses()
         self._cases = {case.id: case for case in self.cases}
-        self._diagnosing = SubjectDiagnosis(self.suite)
+        self._diagnosing = SubjectDiagnosis(self.suite, self.accepted_way)
         self.ledger = Ledger(self.log, self.folder, self.rerun, len(self.done))
         self._by_name = {subject.name: subject for subject in self.subjects}
         self._workers: list[WorkerRun] = []

@@ -196,6 +196,11 @@ def nan_in_fully_masked_rows(query: Array, key: Array, value: Array, mask: Array
         return np.asarray(weights / weights.sum(axis=-1, keepdims=True) @ value)
 
 
+def inverted_with_nan_rows(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """A fully masked row is NaN, which is accepted; the inverted mask is the mistake."""
+    return nan_in_fully_masked_rows(query, key, value, mask if mask is None else ~mask)
+
+
 def noise_left_on(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
     noise = np.asarray(np.random.default_rng().normal(size=value.shape), value.dtype)
     return right(query, key, value + noise, mask)

@@ -104,6 +104,13 @@ def test_each_mistake_is_named_though_the_smallest_case_shows_another_in_half_pr
     ]
 
 
+def test_an_accepted_behaviour_beside_a_mistake_is_observed_and_no_cause(checked: Check) -> None:
+    done = checked("plain_sdpa:inverted_with_nan_rows", "shapes/*", "masks/*", "degenerate/fully_masked_*")
+    assert sentences(done) == ["it reads True in mask as: ignore this key"]
+    said = "it returns NaN for a fully masked row (accepted; to require it: --declare fully_masked_row=nan)"
+    assert f"observed: {said}" in done.notes
+
+
 def test_a_mistake_without_a_name_is_found(checked: Check) -> None:
     done = checked("plain_sdpa:sine_of_the_output", "shapes/*")
     assert done.decision.exit_code == decision.REJECTED

@@ -56,6 +56,15 @@ def test_the_record_has_both_forms() -> None:
     ]
 
 
+def test_an_accepted_deviation_is_marked_if_another_cause_fails_all_its_calls() -> None:
+    accepted = ("use[padding]", "ignored")
+    together, alone = (diagnose(subject(lie)) for lie in (lambda _: BOTH, lambda p: BOTH if p.batch > 1 else IGNORED))
+    for found, marked in ((together, [IGNORED]), (alone, [])):
+        separated = record_of(found, accepts=lambda way: way == accepted)["separated"]
+        assert [each["decisions"] for each in separated if each.get("accepted")] == marked
+    assert not any("accepted" in each for each in record_of(together)["separated"])
+
+
 def _alike(second: Dialect) -> tuple[list[Evidence], list[Cause]]:
     """Two calls that no condition distinguishes; the first shows both mistakes."""
     cells = [cell(padded(2, 5, 7), BOTH), cell(padded(2, 5, 7), second)]

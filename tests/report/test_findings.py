@@ -99,6 +99,14 @@ def test_each_of_two_mistakes_is_a_finding_with_all_its_verdicts(tmp_path: Path)
     assert len(run.rejected) == 2
 
 
+def test_an_accepted_deviation_is_no_finding(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path)
+    subject = failing(builder, "a/both")
+    accepted, reverses = IGNORES | {"cells": ["a/both"], "accepted": True}, REVERSES | {"cells": ["a/both"]}
+    builder.diagnosis(subject, {"sentence": "does both", "cells": ["a/both"]}, separated=(accepted, reverses))
+    assert [each.sentence for each in findings(load_run(builder.write()))] == ["reverses the keys"]
+
+
 def test_junit_and_the_summary_say_both_mistakes_of_a_call(tmp_path: Path) -> None:
     builder = RunBuilder(tmp_path)
     two_mistakes(builder)
