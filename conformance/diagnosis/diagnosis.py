@@ -142,10 +142,12 @@ def _take_plain(search: Search, seen: Iterable[Candidate]) -> None:
     """Take causes among `seen`, everyday deviations and fitted numbers. seen: ways found when cells were judged."""
     cells = search.open_cells()
     named = [*seen, *singles(cells[:MAX_SEARCHED_CELLS], plain_ways)]
-    if search.enough(named) == inf:
+    limit = search.enough(named)
+    if limit == inf:
         # Where a number is fitted, deviations with a name are tried as well: the simplest cells may show neither.
         named += singles(most_informative(cells), plain_ways)
-    search.take([*named, *numbers(cells, search.enough(named))], alone=True)
+        limit = search.enough(named)
+    search.take([*named, *numbers(cells, limit)], alone=True)
 
 
 # Whether a deviation is accepted unless something else is declared.

@@ -13,6 +13,7 @@ from conformance.deviations.catalogue import evaluate
 from conformance.deviations.deviation import Dialect
 from conformance.deviations.measured import MEASURED
 from conformance.deviations.names import bits_of
+from conformance.diagnosis import diagnosis
 from conformance.diagnosis.candidates import Candidate, different
 from conformance.diagnosis.coarser_arithmetic import ARITHMETIC, lies_on
 from conformance.diagnosis.conditions import Condition, always
@@ -432,6 +433,20 @@ def test_a_cause_under_a_condition_leaves_room_for_numbers() -> None:
     search = Search(subject(lambda _: {"scale": "none"}))
     assert search.enough([Candidate((("scale", "none"),))]) == 5.0
     assert search.enough([Candidate((("scale", "squared"),))]) == inf
+
+
+def test_a_deviation_with_a_name_is_tried_where_a_number_is_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The simplest calls show another mistake. In the others, a factor of 1/sqrt(head_dim) would explain as much."""
+    monkeypatch.setattr(diagnosis, "MAX_SEARCHED_CELLS", 2)
+    bias = np.random.default_rng(5).normal(size=(1, 1, 17, 19))
+    mask = MaskOperand("bias", ("additive",), "float", bias)
+    calls = [plain(batch, 17, 19).but(mask_operands=(mask,)) for batch in (2, 3)]
+    biased = [replace(cell(call, {"bias_scale": "scaled"}), found=()) for call in calls]
+    ignored = [replace(cell(padded(2, queries, 7), IGNORED), found=()) for queries in (2, 3, 5)]
+    found = diagnose([*ignored, *biased])
+    assert sorted(str(dict(cause.candidate.change)) for cause in found.causes) == sorted(
+        [str(IGNORED), str({"bias_scale": "scaled"})]
+    )
 
 
 def test_every_kind_of_number_says_what_its_cheapest_number_costs() -> None:
