@@ -51,9 +51,13 @@ class Trial:
         return f"{self.mistake.name} [{self.operator}: {' '.join(self.arguments) or 'mask alone'}]"
 
 
+def _source() -> random.Random:
+    return random.Random(SEED)  # noqa: S311 - a reproducible choice
+
+
 def trials(drawn: int, mistakes: Sequence[Mistake] = MISTAKES) -> Iterator[Trial]:
     """Every mistake with the fewest arguments, with all, and with so many sets that are drawn."""
-    source = random.Random(SEED)  # noqa: S311 - a reproducible choice
+    source = _source()
     for mistake in mistakes:
         for operator in mistake.operators:
             sets = dict.fromkeys([_closed(mistake.needs), _closed([*mistake.needs, *_free(mistake)])])
@@ -103,7 +107,7 @@ class PairTrial:
 
 def pair_trials(number: int) -> list[PairTrial]:
     """So many pairs of mistakes in different lines, drawn, each with the fewest arguments that can express it."""
-    source = random.Random(SEED)  # noqa: S311 - a reproducible choice
+    source = _source()
     found: list[PairTrial] = []
     while len(found) < number:
         one, other = source.sample(MISTAKES, 2)
