@@ -191,7 +191,7 @@ def added_mask_notes(diagnoses: Iterable[LoggedDiagnosis], mask: str | None) -> 
 
     mask: the function's name for its mask.
     """
-    decisions = [way for each in diagnoses for cause in each.told for way in cause.decisions.items()]
+    decisions = [way for each in diagnoses for cause in each.reported for way in cause.decisions.items()]
     if mask is not None and (f"number_mask[{mask}]", "added") in decisions:
         yield f"if the argument {mask} is meant to be added to the logits, check with --map {mask}=bias"
 

@@ -161,7 +161,7 @@ def record_of(
     The record for the run log.
 
     others: cells that were not judged, the simplest first. The record names the first of them that distinguishes two
-    ties. accepts: a deviation that is accepted is marked if it has no condition and other causes fail all its cells.
+    ties. accepts: an accepted deviation is marked if it has no condition and all its cells fail for other causes too.
     """
     later = Later(others)
     record = {

@@ -241,8 +241,8 @@ class Search:
         """
         Explain open cells, and small causes, by the deviations of several larger causes at once.
 
-        Two mistakes of one function show together where a call meets the conditions of both. Each is paid already. NaN
-        in a key or value under a mask that is added shows besides.
+        Two mistakes of one function show together where a call meets the conditions of both; they are paid already. NaN
+        in a key or value may also reach the output where the mask is added.
         """
         by_size = sorted(self.causes, key=lambda cause: len(cause.cells))
         for which in [(cause.candidate, cause.guards) for cause in by_size]:
@@ -264,7 +264,7 @@ class Search:
         return next((needed(cell, each) for each in found), ())
 
     def _add(self, changes: Mapping[int, Change]) -> None:
-        """Add cells to the causes that are these changes, or make such causes; their deviations are paid already."""
+        """Add cells to the causes with these changes, or create such causes; their cost is paid already."""
         for change in dict.fromkeys(changes.values()):
             candidate = Candidate(change)
             numbers = [n for n, each in changes.items() if each == change]

@@ -22,7 +22,7 @@ def separated(cells: Sequence[Evidence], guards: Guards, causes: Sequence[Cause]
     The causes with one deviation each, and the causes that are coarser arithmetic; () if `causes` cost fewer bits.
 
     cells: all cells of the subject; guards: their conditions. A cell is among the cells of every deviation that it
-    needs. The result is () as well if a deviation shows under no condition.
+    needs. The result is also () if no condition describes where a deviation shows.
     """
     if all(len(cause.candidate.change) <= 1 for cause in causes):
         return ()

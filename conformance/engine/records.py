@@ -370,8 +370,8 @@ class LoggedCause(_Record):
 
     sentence: what the subject does, to follow "it". condition: under which it appears, in words, or "". cells: case
     ids, the simplest first. decisions: those that deviate from the declaration; empty for coarser arithmetic.
-    arithmetic: the name of the coarser arithmetic. accepted: whether the deviation is accepted; other causes fail its
-    cells.
+    arithmetic: the name of the coarser arithmetic. accepted: whether the deviation is accepted, and its cells fail for
+    other causes.
     """
 
     sentence: str
@@ -408,7 +408,7 @@ class LoggedDiagnosis(_Record):
     errors: tuple[Lost, ...] = ()
 
     @property
-    def told(self) -> tuple[LoggedCause, ...]:
+    def reported(self) -> tuple[LoggedCause, ...]:
         """The causes that are reported to a user."""
         return tuple(cause for cause in self.separated if not cause.accepted) or self.causes
 

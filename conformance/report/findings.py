@@ -171,7 +171,7 @@ def findings_of(run: Run) -> dict[Key, list[Finding]]:
 
 
 def _diagnosed(run: Run, diagnosis: LoggedDiagnosis) -> Iterator[Finding]:
-    for cause in diagnosis.told:
+    for cause in diagnosis.reported:
         found = (key for case in cause.cells if (key := (case, diagnosis.subject)) in run.rejected)
         if keys := tuple(sorted(found, key=lambda key: not _is_wrong_itself(run.cells[key]))):
             yield Finding(
@@ -207,7 +207,7 @@ def _reported(diagnoses: Iterable[LoggedDiagnosis]) -> Mapping[str, Mapping[str,
     return {
         each.subject: {
             "=".join(way): (conditioned(cause.sentence, cause.condition), cause.remedy)
-            for cause in reversed(each.told)
+            for cause in reversed(each.reported)
             if len(cause.decisions) == 1
             for way in cause.decisions.items()
         }

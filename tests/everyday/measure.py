@@ -176,7 +176,7 @@ def pair_outcome(trial: PairTrial, told: Sequence[frozenset[str]], said: Said) -
 
 def _told(run: Run) -> list[tuple[frozenset[str], int]]:
     """The names in each finding of a run, and its number of verdicts."""
-    causes = [cause for each in run.diagnoses.values() for cause in each.told]
+    causes = [cause for each in run.diagnoses.values() for cause in each.reported]
     return [
         (frozenset("=".join(way) for way in cause.decisions.items()) or frozenset({cause.arithmetic}), len(cause.cells))
         for cause in causes
