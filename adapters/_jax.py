@@ -9,8 +9,11 @@ import numpy as np
 from conformance.bridge import Declaration, Profile
 
 
-def fused_declaration(dtype: str) -> Declaration:
+def fused_declaration(dtype: str, device: str = "cpu") -> Declaration:
     """The arithmetic of jax.nn.dot_product_attention: canonical, and a softmax that is always in float32."""
+    if dtype == "float32" and device == "cuda":
+        rounded = Profile.ordinary(dtype).but(mm="tf32")
+        return Declaration(rounded, evidence="jax.lax.Precision.DEFAULT: on GPU uses tensorfloat32 where available")
     if dtype == "float64":
         single = Profile.uniform("float64").but(score="float32", soft="float32", sum="float32", prob="float32")
         return Declaration(single, evidence="jax/_src/nn/functions.py: softmax is always carried out in fp32")

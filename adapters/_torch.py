@@ -112,6 +112,17 @@ def math_profile(dtype: str) -> Profile:
     return Profile.fused(dtype).but(prob="float32") if half else Profile.uniform(dtype)
 
 
+def fused_profile(dtype: str, device: str) -> Profile:
+    """
+    The arithmetic of the fused kernels.
+
+    In float32 on CUDA, the memory-efficient kernel multiplies by 3xTF32: OpMultiplyAddFastF32 in
+    aten/src/ATen/native/transformers/cuda/mem_eff_attention/gemm_kernel_utils.h.
+    """
+    ordinary = Profile.ordinary(dtype)
+    return ordinary.but(mm="tf32x3") if dtype == "float32" and device == "cuda" else ordinary
+
+
 def stepwise_profile(dtype: str) -> Profile:
     """Query scaled, product, softmax and weighted sum as operators of their own: half precision rounds after each."""
     half = dtype in ("float16", "bfloat16")

@@ -9,7 +9,7 @@ What this adapter translates, and nothing else:
 * local_window_size: (left, right), inclusive; a side without bound is given as the longer of the two lengths
 * 64-bit types are enabled
 * key_value_seq_lengths, query_seq_lengths: how many keys and queries of each item take part, from the first
-* [jit] is compiled as a whole, [eager] operator by operator
+* [jit] is compiled as a whole, [eager] operator by operator; [xla] is [jit] on CUDA
 """
 
 NAME = "jax.sdpa"
@@ -52,6 +52,11 @@ VARIANTS = {
         "tier": "thorough",
         "env": {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
     },
+    "xla": {
+        "summary": "under jax.jit, implementation='xla'",
+        "DEVICES": ["cuda"],
+        "env": {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cuda"},
+    },
     "lengths": {
         "summary": "under jax.jit, padding at the end as query_seq_lengths and key_value_seq_lengths",
         "env": {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
@@ -88,9 +93,14 @@ from conformance.bridge import Call, Declaration, Facts, framework_call
 from ._arrays import to_numpy
 from ._jax import fused_declaration, jax_evidence
 
+# What JAX calls the devices.
+PLATFORMS = {"gpu": "cuda"}
+# The devices on which the results of the last call lay.
+came_from: set[str] = set()
+
 TARGET = jax.nn.dot_product_attention
 ARRAYS = ("mask", "bias", "query_seq_lengths", "key_value_seq_lengths")
-STATIC = ("scale", "is_causal", "local_window_size")
+STATIC = ("scale", "is_causal", "local_window_size", "implementation")
 
 
 def attend(query: Any, key: Any, value: Any, grad_output: Any, **arguments: Any) -> tuple[Any, ...]:
@@ -102,12 +112,12 @@ def attend(query: Any, key: Any, value: Any, grad_output: Any, **arguments: Any)
 
 
 COMPILED = jax.jit(attend, static_argnames=STATIC)
-FUNCTIONS = {"jit": COMPILED, "lengths": COMPILED, "eager": attend}
+FUNCTIONS = {"jit": COMPILED, "lengths": COMPILED, "eager": attend, "xla": COMPILED}
 
 
 def declare(facts: Facts) -> Declaration:
     """Canonical."""
-    return fused_declaration(facts.dtype)
+    return fused_declaration(facts.dtype, facts.device)
 
 
 def sdpa(call: Call) -> dict[str, Any]:
@@ -119,12 +129,26 @@ def sdpa(call: Call) -> dict[str, Any]:
         unbounded = max(query.shape[1], key.shape[1])
         sides = call.arguments["local_window_size"]
         flags["local_window_size"] = tuple(unbounded if side is None else side for side in sides)
+    if call.facts.variant == "xla":
+        flags["implementation"] = "xla"
     wanted = None if call.grad_output is None else to_numpy(call.grad_output).swapaxes(1, 2)
     with framework_call():
         results = FUNCTIONS[call.facts.variant](query, key, value, wanted, **masks, **flags)
     found = zip(("output", "grad_query", "grad_key", "grad_value"), results, strict=False)
-    arrays = {name: np.asarray(array).swapaxes(1, 2) for name, array in found}
+    arrays = {}
+    for name, array in found:
+        came_from.update(PLATFORMS.get(device.platform, device.platform) for device in array.devices())
+        arrays[name] = np.asarray(array).swapaxes(1, 2)
     return {name: arrays[name] for name in call.facts.outputs}
 
 
-evidence = jax_evidence
+def devices() -> list[str]:
+    """The devices that JAX sees."""
+    return sorted({PLATFORMS.get(device.platform, device.platform) for device in jax.devices()})
+
+
+def evidence() -> dict[str, Any]:
+    """What runs, and on which devices the results of the last call lay."""
+    ran_on = sorted(came_from)
+    came_from.clear()
+    return {"ran_on": ran_on, **jax_evidence()}

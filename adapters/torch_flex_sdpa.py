@@ -17,7 +17,7 @@ REQUIRES = ["torch>=2.5"]
 EXTRA = "torch"
 OUTPUTS = ["output", "gradients"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
-DEVICES = ["cpu"]
+DEVICES = ["cpu", "cuda"]
 CAPABILITIES = ["scale", "grouped_heads", "value_dim", "softcap", "layout", "mistakes"]
 SLOTS = {
     "block_mask": {
@@ -37,7 +37,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from conformance.bridge import Call, Declaration, Facts, Profile, framework_call
 
-from ._torch import aliased, from_torch, gradients, to_torch, torch_evidence
+from ._torch import aliased, from_torch, gradients, to_torch, torch_devices, torch_evidence
 
 
 def declare(facts: Facts) -> Declaration:
@@ -92,4 +92,5 @@ def looking_up(allowed: Any) -> Callable[..., Any]:
     return mask_mod
 
 
+devices = torch_devices
 evidence = torch_evidence

@@ -66,11 +66,12 @@ from typing import Any
 
 import torch
 
-from conformance.bridge import Call, Declaration, Facts, Profile, Unsupported, framework_call
+from conformance.bridge import Call, Declaration, Facts, Unsupported, framework_call
 
 from ._torch import (
     aliased,
     from_torch,
+    fused_profile,
     gradients,
     mha_gradients,
     mha_layer,
@@ -90,7 +91,8 @@ def declare(facts: Facts) -> Declaration:
         return Declaration(
             stepwise_profile(facts.dtype), evidence="torch/nn/functional.py: q scaled, bmm, softmax, bmm"
         )
-    return Declaration(Profile.ordinary(facts.dtype), evidence="torch/nn/functional.py: scaled_dot_product_attention")
+    fused = fused_profile(facts.dtype, facts.device)
+    return Declaration(fused, evidence="torch/nn/functional.py: scaled_dot_product_attention")
 
 
 def takes_fast_path(facts: Facts) -> bool:

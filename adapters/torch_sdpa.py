@@ -8,7 +8,8 @@ What this adapter translates, and nothing else:
 * query, key and value lie in memory as the call says: torch.as_strided
 * gradients: torch.autograd.grad by query, key and value, from the given gradient of the output
 * fewer key heads than query heads: enable_gqa=True
-* [math] and [flash] choose one kernel by sdpa_kernel, [default] leaves the choice to PyTorch
+* [math], [flash], [efficient] and [cudnn] choose one kernel by sdpa_kernel, [default] leaves the choice to PyTorch
+* on CUDA, [flash], [efficient] and [cudnn] take the calls that torch.backends.cuda.can_use_* says they can take
 * [causal_bias]: as [default]; causal_upper_left and causal_lower_right of torch.nn.attention.bias stand for attn_mask
 """
 
@@ -34,6 +35,8 @@ SLOTS = {
 VARIANTS = {
     "math": {"summary": "SDPBackend.MATH"},
     "flash": {"summary": "SDPBackend.FLASH_ATTENTION"},
+    "efficient": {"summary": "SDPBackend.EFFICIENT_ATTENTION", "DEVICES": ["cuda"]},
+    "cudnn": {"summary": "SDPBackend.CUDNN_ATTENTION", "DEVICES": ["cuda"]},
     "default": {"summary": "the kernel that PyTorch chooses"},
     "causal_bias": {
         "summary": "causal_upper_left and causal_lower_right in place of is_causal",
@@ -52,18 +55,41 @@ VARIANTS = {
     },
 }
 
+import warnings
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+from torch.backends import cuda
 from torch.nn.attention import SDPBackend, bias, sdpa_kernel
 
-from conformance.bridge import Call, Declaration, Facts, Profile, Unsupported, framework_call
+from conformance.bridge import Call, Declaration, Facts, Unsupported, framework_call
 
-from ._torch import SDPA_DOCS, aliased, from_torch, gradients, math_profile, to_torch, torch_devices, torch_evidence
+from ._torch import (
+    SDPA_DOCS,
+    aliased,
+    from_torch,
+    fused_profile,
+    gradients,
+    math_profile,
+    to_torch,
+    torch_devices,
+    torch_evidence,
+)
 
 TARGET = torch.nn.functional.scaled_dot_product_attention
-KERNELS = {"math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION}
+KERNELS = {
+    "math": SDPBackend.MATH,
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+}
+# Whether PyTorch says that a kernel can take a call, by variant.
+CAN_USE = {
+    "flash": cuda.can_use_flash_attention,
+    "efficient": cuda.can_use_efficient_attention,
+    "cudnn": cuda.can_use_cudnn_attention,
+}
 BIASES = {"causal_upper_left": bias.causal_upper_left, "causal_lower_right": bias.causal_lower_right}
 
 
@@ -71,14 +97,12 @@ def declare(facts: Facts) -> Declaration:
     """Canonical; the kernels differ in what they round weights to in half precision."""
     if facts.variant == "math":
         return Declaration(math_profile(facts.dtype), evidence=f"intermediates in float32: {SDPA_DOCS}")
-    return Declaration(Profile.ordinary(facts.dtype), evidence="measured: docs/tolerance.md, section 5")
+    return Declaration(fused_profile(facts.dtype, facts.device), evidence="measured: docs/tolerance.md, section 5")
 
 
 def sdpa(call: Call) -> dict[str, Any]:
     """Answer the call with the kernel of the variant."""
     facts = call.facts
-    if facts.device == "cuda" and facts.variant == "flash":
-        _decline_on_cuda(call)
     query, key, value = aliased(call.query, call.key, call.value, facts.alias, facts.device, facts.layout)
     masks = [make(query.shape[-2], key.shape[-2]) for name, make in BIASES.items() if name in call.arguments]
     masks += [to_torch(call.arguments[name], facts.device) for name in ("attn_mask",) if name in call.arguments]
@@ -93,6 +117,8 @@ def sdpa(call: Call) -> dict[str, Any]:
     inputs = {"query": query, "key": key, "value": value}
     for tensor in inputs.values():
         tensor.requires_grad_(bool(facts.gradients))
+    if facts.device == "cuda" and facts.variant in CAN_USE:
+        _decline_unless_usable(facts.variant, inputs, arguments)
     with kernel(facts.variant), framework_call():
         found = {"output": TARGET(query, key, value, **arguments)}
         if call.grad_output is not None:
@@ -105,12 +131,16 @@ def kernel(variant: str) -> AbstractContextManager[None]:
     return sdpa_kernel(KERNELS[variant]) if variant in KERNELS else nullcontext()
 
 
-def _decline_on_cuda(call: Call) -> None:
-    """The CUDA flash kernel is documented for half precision, without a mask."""
-    if call.facts.dtype not in ("float16", "bfloat16"):
-        raise Unsupported(f"the CUDA flash kernel takes float16 and bfloat16, not {call.facts.dtype}")
-    if "attn_mask" in call.arguments:
-        raise Unsupported("the CUDA flash kernel takes no attn_mask")
+def _decline_unless_usable(variant: str, inputs: dict[str, Any], arguments: dict[str, Any]) -> None:
+    """Raise Unsupported with PyTorch's reasons if PyTorch says that the kernel cannot take the call on CUDA."""
+    mask, is_causal, enable_gqa = (arguments[name] for name in ("attn_mask", "is_causal", "enable_gqa"))
+    params = cuda.SDPAParams(*inputs.values(), mask, 0.0, is_causal, enable_gqa)
+    with kernel(variant), warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        usable = CAN_USE[variant](params, debug=True)
+    if not usable:
+        reasons = "; ".join(str(each.message).split(" (Triggered")[0] for each in warned)
+        raise Unsupported(f"torch.backends.cuda.{CAN_USE[variant].__name__}: {reasons or 'no reason given'}")
 
 
 devices = torch_devices

@@ -15,6 +15,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import linear, relu, scaled_dot_product_attention
 
+from adapters._torch import fused_profile
 from conformance.bounds.bound import Bound
 from conformance.bounds.outputs import bound_reply
 from conformance.bridge.profile import Profile
@@ -24,7 +25,16 @@ from conformance.spec.rounding import round_to
 from conformance.verdicts.compare import RMS_ELEMENTS, root_mean_square
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")
-BACKENDS = {"math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION}
+BACKENDS = {
+    "math": SDPBackend.MATH,
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+}
+# Kernels and paths that have the arithmetic of fused kernels in float32, too.
+FUSED = ("flash", "efficient", "cudnn", "no weights")
+# The kernels of each device.
+OF_DEVICES = {"cpu": ("math", "flash"), "cuda": tuple(BACKENDS)}
 # Sizes: batch, num_heads, seq_len_q, seq_len_k, head_dim.
 SHAPES = ((2, 2, 5, 7, 8), (3, 2, 1, 1, 4), (2, 3, 7, 5, 16), (1, 2, 17, 33, 32), (1, 2, 7, 1021, 64))
 VALUES: tuple[Callable[[Array], Array], ...] = (np.positive, np.sign, lambda v: v + 10.0, lambda v: v * np.exp(4 * v))
@@ -77,15 +87,15 @@ def differentiated(problem: Problem) -> Problem:
 
 
 def tensor(array: Array, dtype: str) -> torch.Tensor:
-    """The same numbers in torch."""
-    return torch.tensor(array).to(getattr(torch, dtype))
+    """The same numbers in torch, on the default device."""
+    return torch.from_numpy(np.ascontiguousarray(array)).to(getattr(torch, dtype)).to(torch.get_default_device())
 
 
 def mask_of(problem: Problem, true_means: str) -> torch.Tensor | None:
     """The one mask of a problem in all its axes."""
     if (bias := problem.bias()) is not None:
         return tensor(bias, problem.dtype)
-    return torch.tensor(problem.allowed() == (true_means == "attend")) if problem.mask_operands else None
+    return tensor(problem.allowed() == (true_means == "attend"), "bool") if problem.mask_operands else None
 
 
 def sdpa(problem: Problem, backend: str) -> dict[str, torch.Tensor]:
@@ -93,8 +103,9 @@ def sdpa(problem: Problem, backend: str) -> dict[str, torch.Tensor]:
     arrays = {name: tensor(getattr(problem, name), problem.dtype) for name in ("query", "key", "value")}
     for array in arrays.values():
         array.requires_grad_(problem.differentiated)
+    mask = mask_of(problem, "attend")
     with sdpa_kernel(BACKENDS[backend]):
-        output = scaled_dot_product_attention(**arrays, attn_mask=mask_of(problem, "attend"))
+        output = scaled_dot_product_attention(**arrays, attn_mask=mask)
         return slopes(output, arrays, problem) if problem.differentiated else {"output": output}
 
 
@@ -178,9 +189,15 @@ REPLACED: dict[str, dict[str, Any]] = {
 LAYERS = ("relu", "residual", "both")
 OF_SDPA = ("sdpa", "softcap")
 PROGRAMS = {"sdpa": sdpa, "mha": mha, **dict.fromkeys(LAYERS, layers), "softcap": bent}
-VARIANTS = {"sdpa": tuple(BACKENDS), "mha": ("weights", "no weights"), **dict.fromkeys(LAYERS, tuple(BACKENDS))}
-VARIANTS["softcap"] = ("operators",)
-DIFFERENTIATED = {"sdpa": tuple(BACKENDS), "mha": ("no weights",), "softcap": ("operators",)}
+
+
+def variants_of(program: str, device: str, *, slopes: bool) -> tuple[str, ...]:
+    """The kernels or paths of a program on a device; none where its gradients are not measured."""
+    if program == "softcap":
+        return ("operators",)
+    if program == "mha":
+        return ("no weights",) if slopes else ("weights", "no weights")
+    return () if slopes and program in LAYERS else OF_DEVICES[device]
 
 
 def measure(error: Array, bound: Bound) -> tuple[float, float, float, float, float]:
@@ -194,24 +211,32 @@ def measure(error: Array, bound: Bound) -> tuple[float, float, float, float, flo
 
 
 def calibrate(program: str, dtype: str, variant: str, count: int, *, slopes: bool) -> Iterator[str]:
-    """One line of the table for every output, or for every gradient."""
+    """One line of the table for every output, or for every gradient, and one for what the kernel refuses."""
     rows: dict[str, list[tuple[float, ...]]] = {}
-    stepwise = variant in ("weights", "operators") and dtype.endswith(
-        "16"
-    )  # half precision is fused where no weights are returned
-    profile = Profile.naive(dtype) if stepwise else Profile.ordinary(dtype)
+    refused: dict[str, int] = {}
+    # Half precision is fused where no weights are returned.
+    stepwise = variant in ("weights", "operators") and dtype.endswith("16")
+    fused = fused_profile(dtype, torch.get_default_device().type) if variant in FUSED else Profile.ordinary(dtype)
+    profile = Profile.naive(dtype) if stepwise else fused
     for problem in problems(program, dtype, count):
         problem = differentiated(problem) if slopes else problem  # noqa: PLW2901 - the same, asked otherwise
+        try:
+            actual = PROGRAMS[program](problem, variant)
+        except RuntimeError as error:
+            said = str(error).splitlines()[0]
+            refused[said] = refused.get(said, 0) + 1
+            continue
         answer = evaluate(problem, {}, profile.score)
         bounds = bound_reply(answer, profile)
-        for name, actual in PROGRAMS[program](problem, variant).items():
-            rows.setdefault(name, []).append(
-                measure(actual.detach().double().numpy() - answer.reply[name].values, bounds[name])
-            )
+        for name, result in actual.items():
+            off = result.detach().double().cpu().numpy() - answer.reply[name].values
+            rows.setdefault(name, []).append(measure(off, bounds[name]))
     for name, found in rows.items():
         a, b, need, rms, coverage = np.array(found).T
         cells = (len(found), a.max(), b.max(), need.max(), rms.max(), (b > 1).sum(), coverage.mean())
         yield f"{f'{program} {dtype} {variant} {name}':38}" + "".join(f"{cell:9.3g}" for cell in cells)
+    for said, times in refused.items():
+        yield f"{f'{program} {dtype} {variant}':38}{times:9d} refused: {said}"
 
 
 def main() -> None:
@@ -219,14 +244,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=180, help="random problems per row (default 180)")
     parser.add_argument("--program", choices=PROGRAMS, action="append", help="programs (default: all)")
+    parser.add_argument("--dtype", choices=DTYPES, action="append", help="dtypes (default: all)")
     parser.add_argument("--gradients", action="store_true", help="of gradients instead of outputs")
+    parser.add_argument("--device", choices=OF_DEVICES, default="cpu", help="where to compute (default: cpu)")
     torch.set_num_threads(1)
     options = parser.parse_args()
     torch.set_grad_enabled(options.gradients)
-    variants = DIFFERENTIATED if options.gradients else VARIANTS
+    torch.set_default_device(options.device)
     print(" " * 38 + "    cases     maxA     maxB     need      rms    false coverage")
-    for program, dtype in itertools.product([name for name in options.program or variants if name in variants], DTYPES):
-        for variant in variants[program]:
+    for program, dtype in itertools.product(options.program or PROGRAMS, options.dtype or DTYPES):
+        for variant in variants_of(program, options.device, slopes=options.gradients):
             rows = calibrate(program, dtype, variant, options.cases, slopes=options.gradients)
             print("\n".join(rows), flush=True)
 

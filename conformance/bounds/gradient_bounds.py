@@ -130,8 +130,8 @@ class GradientBounds:
         The loss by underflow of a weight or of the gradient by a score, to first order.
 
         A number below twice the smallest normal one may be wrong by eta: eta_P |dO| in dV, eta_S c |K| in dQ,
-        eta_S c |Q| in dK. A softcap stores the gradient by a score three more times. Weights do not affect the gradient
-        by the bias of the output projection.
+        eta_S c |Q| in dK, where eta_S also counts the loss of the weight: eta_P |dP - mean|. A softcap stores the
+        gradient by a score three more times. Weights do not affect the gradient by the bias of the output projection.
         """
         rounds, back = self.rounds, self.backward
         eta, tiny = rounds.eta_prob + rounds.eta_soft, max(rounds.tiny_prob, rounds.tiny_soft)
@@ -139,6 +139,7 @@ class GradientBounds:
         weight = np.where(live & (back.probs < tiny), eta, 0.0)
         stored = eta if self.answer.state.problem.softcap is None else eta + 3.0 * rounds.eta_score
         score = np.where(live & (np.abs(back.by_scores) < tiny), stored, 0.0)
+        score = score + weight * np.abs(back.by_probs - back.mean)
         losses = self._passed(weight, score, np.zeros_like(back.context))
         return losses | {name: np.zeros_like(array) for name, array in losses.items() if name == GRADIENT + "bo"}
 

@@ -13,6 +13,9 @@ UNIT = {
     "float64": 2.0**-53,
     "float32": 2.0**-24,
     "tf32": 2.0**-11,
+    # 3xTF32: an operand is cut to a TF32 number, and the rest (at most 2^-10) is rounded to another: an error of 2^-22.
+    # The product of the two rests, at most 2^-20, is dropped: half of it is counted for each operand.
+    "tf32x3": 3.0 * 2.0**-22,
     "float16": 2.0**-11,
     "bfloat16": 2.0**-8,
 }

@@ -4,6 +4,7 @@ Answers one request with a loaded adapter: checks requirements, declares, calls,
 No exception of an adapter or framework leaves `answer`; the coordinator notices if the process dies.
 """
 
+import re
 import time
 import traceback
 from collections.abc import Iterator, Mapping
@@ -26,6 +27,9 @@ from conformance.bridge.tensor import Tensor
 
 # Maximum number of characters of a message or traceback; the end is kept, which names the cause.
 _MAX_TEXT = 16_000
+
+# How PyTorch, JAX and CuPy report errors of the CUDA driver and runtime, other than a lack of memory.
+_LOST_CUDA = re.compile(r"(CUDA error: |CUDA_ERROR_|cudaError)(?!out of memory|OUT_OF_MEMORY|MemoryAllocation)")
 
 
 def answer(adapter: ModuleType, request: Request) -> Answer:
@@ -119,6 +123,16 @@ def evidence_of(adapter: ModuleType) -> dict[str, Any]:
 
 def _failed(so_far: Answer, error: BaseException, stage: str) -> Answer:
     return replace(so_far, status="error", error={**error_record(error), "stage": stage})
+
+
+def has_lost_cuda(answer: Answer) -> bool:
+    """
+    Whether a call failed with an error after which every CUDA call of the process fails.
+
+    An assertion or an illegal memory access in a kernel is such an error: the CUDA context is lost. Running out of
+    memory is not.
+    """
+    return answer.error is not None and _LOST_CUDA.search(answer.error["message"]) is not None
 
 
 def error_record(error: BaseException) -> dict[str, str]:

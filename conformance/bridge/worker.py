@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 from conformance.bridge.loading import digest, load
 from conformance.bridge.messages import PROTOCOL, answer_message, read_request
-from conformance.bridge.serving import answer, error_record, evidence_of
+from conformance.bridge.serving import answer, error_record, evidence_of, has_lost_cuda
 from conformance.bridge.wire import Message, WireError, read, write
 
 _PR_SET_PDEATHSIG = 1
@@ -52,7 +52,9 @@ def _run() -> int:
         write(answers, Message("failed", error_record(error)))
         return 1
     write(answers, hello)
-    _serve(adapter, requests, answers)
+    if not _serve(adapter, requests, answers):
+        print("worker: no call in this process can use CUDA any more", file=sys.stderr)  # noqa: T201 - for the reader
+        return 1
     write(answers, Message("bye", _usage()))
     return 0
 
@@ -130,7 +132,8 @@ def _peak() -> int:
     return 0
 
 
-def _serve(adapter: ModuleType, requests: FileIO, answers: FileIO) -> None:
+def _serve(adapter: ModuleType, requests: FileIO, answers: FileIO) -> bool:
+    """Answer requests until there are no more; return False if this process cannot compute any more."""
     while (message := read(requests)) is not None:
         request = read_request(message)
         write(answers, Message("began", {"number": request.number, "cpu": time.process_time()}))
@@ -141,3 +144,6 @@ def _serve(adapter: ModuleType, requests: FileIO, answers: FileIO) -> None:
         except WireError as error:
             lean = replace(reply, status="error", outputs={}, evidence={}, reason="")
             write(answers, answer_message(replace(lean, error={**error_record(error), "stage": "adapter"})))
+        if has_lost_cuda(reply):
+            return False
+    return True

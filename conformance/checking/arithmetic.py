@@ -33,6 +33,7 @@ PROFILES: dict[str, Callable[[str], Profile]] = {
     "fused": _for_half(Profile.fused),
     "naive": _for_half(Profile.naive),
     "stepwise": _for_half(_stepwise),
+    "tf32x3": lambda dtype: Profile.ordinary(dtype).but(mm="tf32x3"),
     "tf32": lambda dtype: Profile.ordinary(dtype).but(mm="tf32"),
     "bfloat16_operands": lambda dtype: Profile.ordinary(dtype).but(mm="bfloat16"),
     "float16_accumulation": lambda dtype: Profile.ordinary(dtype).but(acc="float16"),
@@ -64,7 +65,10 @@ CANDIDATES = {
 }
 
 # The coarser profiles that are tried on failures and only suggested, the least coarse first.
-ALTERNATIVES = ("tf32", "bfloat16_operands", "float16_scores", "float16_softmax", "float16_accumulation", "float16")
+ALTERNATIVES = (
+    *("tf32x3", "tf32", "bfloat16_operands"),
+    *("float16_scores", "float16_softmax", "float16_accumulation", "float16"),
+)
 
 
 def ordinary(dtype: str) -> str:

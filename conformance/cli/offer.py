@@ -164,7 +164,7 @@ def make_offer(patterns: Sequence[str], environments: Sequence[str], device: str
     wanted = dict.fromkeys([*given, *(subject.environment for subject in chosen)])
     _name_file(declared, [name for name in wanted if name in declared.environments and name not in given])
     found = [examine(name, interpreters[name]) if name in interpreters else our_own() for name in wanted]
-    return _offered(chosen, found, asked=bool(patterns), device=device)
+    return _offered(chosen, found, patterns, device)
 
 
 def by_default(offer: Offer, patterns: Sequence[str]) -> Offer:
@@ -173,14 +173,15 @@ def by_default(offer: Offer, patterns: Sequence[str]) -> Offer:
 
     A subject that a pattern names with its variant in brackets, such as `torch.mha[aot_eager]`, is kept.
     """
-    named = [pattern for pattern in patterns if "[" in pattern]
-    kept = [each for each in offer.subjects if not each.thorough or _is_named(each, named)]
+    kept = [each for each in offer.subjects if not each.thorough or _variant_is_named(each, patterns)]
     return replace(offer, subjects=tuple(kept))
 
 
-def _is_named(subject: Subject, patterns: Iterable[str]) -> bool:
-    return any(matches(pattern, name) for pattern in patterns for name in subject.names) or any(
-        (file := adapter_file(pattern)) is not None and file[1] for pattern in patterns
+def _variant_is_named(subject: Subject, patterns: Iterable[str]) -> bool:
+    """Return whether a pattern names the subject with its variant in brackets."""
+    named = [pattern for pattern in patterns if "[" in pattern]
+    return any(matches(pattern, name) for pattern in named for name in subject.names) or any(
+        (file := adapter_file(pattern)) is not None and file[1] for pattern in named
     )
 
 
@@ -204,23 +205,31 @@ def adapters_of(patterns: Sequence[str]) -> list[Adapter]:
     return read_adapters([*packaged, *existing(files)])
 
 
-def _offered(chosen: Sequence[Subject], found: Sequence[Environment | Unusable], *, asked: bool, device: str) -> Offer:
-    """Split the chosen subjects into those that can run in the examined environments and those that cannot."""
+def _offered(
+    chosen: Sequence[Subject], found: Sequence[Environment | Unusable], patterns: Sequence[str], device: str
+) -> Offer:
+    """
+    Split the chosen subjects into those that can run in the examined environments and those that cannot.
+
+    A variant that does not run on the device is reported if a pattern names it, or if no variant of its adapter does.
+    """
     usable = {each.name: each for each in found if isinstance(each, Environment)}
     problems = [f"environment {each.name}: {each.reason}" for each in found if isinstance(each, Unusable)]
     offered, lacks = [], []
+    here = {subject.adapter.name for subject in chosen if device in subject.devices}
     for subject in chosen:
         if subject.environment not in usable:
             continue
         if device not in subject.devices:
-            if asked and subject.counted:
+            other_variants_run = subject.adapter.name in here and not _variant_is_named(subject, patterns)
+            if patterns and subject.counted and not other_variants_run:
                 runs = ", ".join(subject.devices)
                 problems.append(f"{subject.name}: its adapter runs on {runs}, not on {device}")
         elif lacking := missing(subject, usable[subject.environment]):
             lacks.append((subject, lacking))
         else:
             offered.append(subject)
-    if asked:
+    if patterns:
         elsewhere = {subject.short_name for subject in offered}
         problems += _lacking([each for each in lacks if not _spared(each[0], elsewhere)], usable)
     if device != "cpu" and not offered:

@@ -22,6 +22,13 @@ CALIBRATED: dict[str, frozenset[str]] = {
             *("causal", "key_padding", "attention", "window", "additive"),
         }
     ),
+    # Gradients are missing: in half precision, some of the fused kernels exceed their bounds (docs/tolerance.md, 5).
+    "cuda": frozenset(
+        {
+            *("sdpa", "mha", "weights", "weights_mean", "relu", "residual"),
+            *("causal", "key_padding", "attention", "additive"),
+        }
+    ),
 }
 
 

@@ -11,7 +11,7 @@ from conformance.bounds import derivation, rows
 from conformance.bridge.profile import UNIT, Profile
 from conformance.deviations.catalogue import evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
-from conformance.spec.rounding import smallest_normal
+from conformance.spec.rounding import round_to, smallest_normal
 
 from ..problems import answered, random_sdpa, sdpa
 
@@ -186,6 +186,25 @@ def test_narrow_operands_widen_the_bound_only_where_they_are_narrower() -> None:
     half = Profile.fused("bfloat16")
     without, within = (answered(random_problem(6, "bfloat16"), half.but(mm=mm))[1]["output"] for mm in (None, "tf32"))
     np.testing.assert_array_equal(without.sigma, within.sigma)
+
+
+def split(values: Array) -> tuple[Array, Array]:
+    """The two TF32 numbers of 3xTF32: `values` cut to 11 significant bits, and the rest rounded to 11 bits."""
+    unit = 2.0 ** (np.floor(np.log2(np.abs(values))) - 10)
+    big = np.trunc(values / unit) * unit
+    rest = values - big
+    unit = 2.0 ** (np.floor(np.log2(np.maximum(np.abs(rest), 1e-30))) - 10)
+    return big, np.round(rest / unit) * unit
+
+
+def test_the_unit_of_3xtf32_bounds_its_products() -> None:
+    rng = np.random.default_rng(23)
+    one, other = (round_to(rng.uniform(1.0, 2.0, (100_000,)), "float32") for _ in "ab")
+    (big, small), (other_big, other_small) = split(one), split(other)
+    error = (big * other_big + big * other_small + small * other_big) / (one * other) - 1.0
+    assert error.max() < 2.0**-22  # what is dropped is positive, so most errors are negative
+    assert error.mean() < -(2.0**-24)
+    assert 0.25 < -error.min() / (2.0 * UNIT["tf32x3"]) <= 1.0
 
 
 def test_the_variance_agrees_with_random_roundings_of_what_enters() -> None:

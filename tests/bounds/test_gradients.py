@@ -7,8 +7,20 @@ from conformance.bounds.outputs import bound_reply
 from conformance.bridge.profile import Profile
 from conformance.deviations.catalogue import TABLE, candidates, evaluate, find
 from conformance.spec.problem import Array, MaskOperand, Problem
+from conformance.spec.rounding import round_to
 
-from ..problems import BATCH, KEYS, LOG3, OUTPUT_DIM, QUERIES, VALUE_DIM, one_query, random_mha, random_sdpa
+from ..problems import (
+    BATCH,
+    KEYS,
+    LOG3,
+    OUTPUT_DIM,
+    QUERIES,
+    VALUE_DIM,
+    answered,
+    one_query,
+    random_mha,
+    random_sdpa,
+)
 
 HEADS, KV_HEADS = 6, 3
 STEP = 1e-6
@@ -197,6 +209,39 @@ def test_a_sum_of_biases_is_never_finer_than_the_accumulator() -> None:
 
 
 LOWEST = -float(np.finfo(np.float32).max)
+
+
+def key_gradient(problem: Problem, *, rounded_weights: bool) -> Array:
+    """The gradient by the key in NumPy: float16 where tensors are stored, and for dS; for P too if asked."""
+
+    def half(array: Array) -> Array:
+        return array.astype(np.float16).astype(np.float64)
+
+    grad, bias = problem.grad_output, problem.bias()
+    assert grad is not None
+    assert bias is not None
+    scores = problem.query @ problem.key.swapaxes(-1, -2) * problem.applied_scale + bias
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    mean = (half(weights @ problem.value) * grad).sum(axis=-1, keepdims=True)
+    weights = half(weights) if rounded_weights else weights
+    by_scores = half(weights * (grad @ problem.value.swapaxes(-1, -2) - mean))
+    return half(problem.applied_scale * by_scores.swapaxes(-1, -2) @ problem.query)
+
+
+def test_the_backward_pass_may_use_the_weights_as_they_are_or_rounded_to_their_dtype() -> None:
+    # The weights of the first key are about 1e-9, which is zero in float16. Gradients by weights of 1e4 show that.
+    far = np.where(np.arange(KEYS) == 0, -20.0, 0.0)[None, None, None]
+    case = random_sdpa(29, MaskOperand("bias", ("additive",), "float", far), dtype="float16")
+    case = case.but(value=round_to(case.value * 4000.0, "float16"), outputs=("grad_key",))
+    shape = (*case.query.shape[:-1], VALUE_DIM)
+    case = case.but(grad_output=round_to(np.random.default_rng(31).standard_normal(shape), "float16"))
+    answer, bounds = answered(case, Profile.fused("float16"))
+    exact, rounded = (key_gradient(case, rounded_weights=each) for each in (False, True))
+    for actual in (exact, rounded):
+        assert (np.abs(actual - answer.reply["grad_key"].values) <= bounds["grad_key"].tolerance).all()
+    assert np.abs(exact[:, :, 0]).max() > 1e-6
+    assert not rounded[:, :, 0].any()
 
 
 def lowest_row(bias: float = LOWEST) -> Problem:

@@ -103,9 +103,11 @@ def test_a_precision_failure_outside_the_calibrated_table_is_inconclusive() -> N
     assert judge(inverted, {}, FLOAT32, lie, "cuda").verdict == "fail"
 
 
-def test_plain_attention_on_a_cpu_is_calibrated_and_other_devices_are_not() -> None:
-    assert is_calibrated(problem(fully_masked_row()), "cpu")
-    assert not is_calibrated(problem(fully_masked_row()), "cuda:0")
+def test_plain_attention_is_calibrated_on_cpu_and_cuda_and_grouped_heads_only_on_cpu() -> None:
+    assert all(is_calibrated(problem(fully_masked_row()), device) for device in ("cpu", "cuda:0"))
+    assert is_calibrated(problem(kv_heads=1), "cpu")
+    assert not is_calibrated(problem(kv_heads=1), "cuda:0")
+    assert not is_calibrated(problem(fully_masked_row()), "tpu")
 
 
 @pytest.mark.parametrize("name", ["softcap", "residual", "relu", "no_output_projection"])

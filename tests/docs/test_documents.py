@@ -231,10 +231,9 @@ def test_the_fields_of_a_profile_are_those_of_the_code() -> None:
 
 
 def test_what_is_said_to_be_calibrated_is() -> None:
-    said = re.search(r"today on\s+cpu\s+(.+?)\s+masks\.", text_of(ROOT / "docs" / "tolerance.md"), re.DOTALL)
-    assert said
-    names = re.split(r",\s*|\s+and\s+", re.sub(r"\s+", " ", said[1]))
-    assert {"cpu": {name.replace(" ", "_") for name in names}} == CALIBRATED
+    said = re.findall(r"on\s+(cpu|cuda):\s+(.+?)\s+masks[;.]", text_of(ROOT / "docs" / "tolerance.md"), re.DOTALL)
+    names = {device: re.split(r",\s*|\s+and\s+", re.sub(r"\s+", " ", listed)) for device, listed in said}
+    assert {device: {name.replace(" ", "_") for name in each} for device, each in names.items()} == CALIBRATED
 
 
 def test_the_overview_names_every_adapter() -> None:

@@ -69,6 +69,7 @@ LIARS = {
     "never_call": ("error", "RuntimeError: the adapter returned without calling the framework inside framework_call()"),
     "odd_dtype": ("error", "ValueError: dtype 'complex64' is not supported"),
     "long_message": ("error", "no no no"),
+    "lose_cuda": ("error", "RuntimeError: CUDA error: device-side assert triggered"),
     "decline": ("unsupported", "no batch of 13: an odd superstition"),
     "slow": ("reply", ""),
     "flood_stdout": ("reply", ""),
@@ -97,7 +98,7 @@ def test_a_liar_costs_one_verdict(liar: str, lived: Any) -> None:
 
 
 def test_only_what_kills_a_worker_needs_another(lived: Any) -> None:
-    killers = [liar for liar, (status, _) in LIARS.items() if status == "crash"]
+    killers = [liar for liar, (status, _) in LIARS.items() if status == "crash" or liar == "lose_cuda"]
     assert [started.status for started in lived.started] == ["ready"] * (1 + len(killers))
     assert len(lived.outcomes) == 3 * len(LIARS)
     assert not lived.reports[0].failure

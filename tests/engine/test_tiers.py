@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from conformance import places
-from conformance.cli.offer import Offer, by_default
+from conformance.cli.offer import Offer, by_default, make_offer
 from conformance.engine.adapters import read_adapters, subjects_of
 from conformance.engine.environments import our_own
 
@@ -57,3 +57,17 @@ def test_dense_forms_and_thorough_variants_are_asked_only_by_name() -> None:
     assert not {name for name in plain if "dense" in name or "aot_eager" in name}
     named = {subject.name for subject in by_default(offer, ["torch.mha[aot_eager]"]).subjects}
     assert "torch.mha[aot_eager]" in named
+
+
+def test_a_variant_of_another_device_is_missed_only_if_it_was_named() -> None:
+    whole = make_offer(["torch.sdpa*"], (), "cpu")
+    assert {"torch.sdpa[math]", "torch.sdpa[flash]"} <= {subject.name for subject in whole.subjects}
+    assert not any("cudnn" in subject.name for subject in whole.subjects)
+    assert whole.incomplete == ()
+    named = make_offer(["torch.sdpa[cudnn]"], (), "cpu")
+    assert (named.subjects, named.incomplete) == ((), ("torch.sdpa[cudnn]: its adapter runs on cuda, not on cpu",))
+    none = make_offer(["numpy.sdpa"], (), "cuda")
+    assert none.incomplete == (
+        "numpy.sdpa@cuda: its adapter runs on cpu, not on cuda",
+        "no subject can run on device 'cuda' here",
+    )

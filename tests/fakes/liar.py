@@ -64,6 +64,7 @@ VARIANTS: dict[str, dict[str, str]] = {
     "speak_protocol": {},
     "close_everything": {},
     "die_later": {},
+    "lose_cuda": {},
 }
 
 MEGABYTE = b"x" * (1 << 20)
@@ -78,6 +79,8 @@ def declare(facts: Facts) -> Declaration:
 
 
 def sdpa(call: Call) -> Any:
+    if lost_cuda:
+        raise RuntimeError(lost_cuda[0])
     lie = CALLS.get(call.facts.variant) if lies(call.facts) else None
     if lie is not None:
         return lie(call)
@@ -172,6 +175,15 @@ def _read_stdin() -> None:
     assert not sys.stdin.read()
 
 
+# The error of an assertion in a CUDA kernel, once there was one: then every later call of the process raises it too.
+lost_cuda: list[str] = []
+
+
+def _lose_cuda() -> None:
+    lost_cuda.append("CUDA error: device-side assert triggered")
+    raise RuntimeError(lost_cuda[0])
+
+
 CALLS: dict[str, Callable[[Call], Any]] = {
     "segfault": _then_honest(lambda: os.kill(os.getpid(), signal.SIGSEGV)),
     "abort": _then_honest(os.abort),
@@ -202,4 +214,5 @@ CALLS: dict[str, Callable[[Call], Any]] = {
     "speak_protocol": _then_honest(_speak_protocol),
     "close_everything": _then_honest(lambda: os.closerange(3, 64)),
     "die_later": _then_honest(_die_later),
+    "lose_cuda": _then_honest(_lose_cuda),
 }

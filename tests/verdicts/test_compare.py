@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 
 from conformance.bounds.bound import Bound
+from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.deviations.deviation import Expected
 from conformance.spec.problem import Array
-from conformance.verdicts.compare import OutputComparison, compare, differs
+from conformance.verdicts.compare import OutputComparison, compare, differs, has_rms_gate
 
 
 def bound(shape: tuple[int, ...], hard: float = 1.0, sigma: float = 0.0, worst: float = 4.0) -> Bound:
@@ -129,3 +130,11 @@ def test_a_common_error_may_be_attained_everywhere_and_another_may_not() -> None
     assert judged(np.zeros(100), errors, ordinary, rms=True).verdict == "fail"
     common = Bound(ordinary.hard, ordinary.sigma, ordinary.worst, ordinary.judged, ordinary.spread, np.ones(100))
     assert judged(np.zeros(100), errors, common, rms=True).verdict == "pass"
+
+
+def test_the_rms_gate_needs_independent_errors() -> None:
+    plain = Profile.uniform("float32")
+    assert has_rms_gate(plain)
+    assert has_rms_gate(plain.but(mm="tf32"))
+    assert not has_rms_gate(plain.but(mm="tf32x3"))
+    assert not has_rms_gate(plain.but(acc="float16"))
