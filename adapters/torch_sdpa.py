@@ -55,7 +55,6 @@ VARIANTS = {
     },
 }
 
-import warnings
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -132,15 +131,13 @@ def kernel(variant: str) -> AbstractContextManager[None]:
 
 
 def _decline_unless_usable(variant: str, inputs: dict[str, Any], arguments: dict[str, Any]) -> None:
-    """Raise Unsupported with PyTorch's reasons if PyTorch says that the kernel cannot take the call on CUDA."""
+    """Raise Unsupported if PyTorch says that the kernel cannot take the call on CUDA."""
     mask, is_causal, enable_gqa = (arguments[name] for name in ("attn_mask", "is_causal", "enable_gqa"))
     params = cuda.SDPAParams(*inputs.values(), mask, 0.0, is_causal, enable_gqa)
-    with kernel(variant), warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        usable = CAN_USE[variant](params, debug=True)
+    with kernel(variant):
+        usable = CAN_USE[variant](params)
     if not usable:
-        reasons = "; ".join(str(each.message).split(" (Triggered")[0] for each in warned)
-        raise Unsupported(f"torch.backends.cuda.{CAN_USE[variant].__name__}: {reasons or 'no reason given'}")
+        raise Unsupported(f"this kernel cannot take the call: torch.backends.cuda.{CAN_USE[variant].__name__} is False")
 
 
 devices = torch_devices
