@@ -27,7 +27,12 @@ def test_what_a_kernel_cannot_take_is_declined(variant: str) -> None:
 
 def test_pytorch_is_asked_about_the_call_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    monkeypatch.setitem(torch_sdpa.CAN_USE, "cudnn", lambda params: asked.append(params) or True)
+
+    def usable(params: Any) -> bool:
+        asked.append(params)
+        return True
+
+    monkeypatch.setitem(torch_sdpa.CAN_USE, "cudnn", usable)
     torch_sdpa._decline_unless_usable("cudnn", inputs(), ARGUMENTS)
     (params,) = asked
     assert [each.shape for each in (params.query, params.key, params.value)] == [(2, 3, n, 11) for n in (5, 7, 7)]
