@@ -262,7 +262,7 @@ def cause_lines(causes: tuple[CheckCause, ...], again: dict[str, str]) -> list[s
 def report_text(cause: CheckCause, again: str, noun: str = "verdict") -> list[str]:
     """Return the lines about one cause; noun: what `cause.count` counts."""
     fix = [f"fix: {cause.remedy}"] if cause.remedy else []
-    ties = [f"ambiguous: {other}" for other in cause.ambiguous[:MAX_TIES]]
+    ties = [f"equally possible: {other}" for other in cause.ambiguous[:MAX_TIES]]
     return [f"{cause} ({counted(cause.count, noun)})", *fix, f"rerun: {again}", *ties]
 
 

@@ -226,6 +226,7 @@ ROWS: tuple[Deviation, ...] = (
     _scale("query_dim", _of_query_width),
     _scale("value_dim", lambda p: p.value_dim**-0.5),
     _scale("seq_len", lambda p: p.seq_len_k**-0.5),
+    _scale("seq_len_q", lambda p: p.seq_len_q**-0.5),
     _scale("squared", lambda p: p.applied_scale**2),
     _scale("given_times_default", _given_times_default),
     _scale("inverted", _inverted),

@@ -228,7 +228,7 @@ class Condition(BaseModel):
         if self.outputs:
             yield f"with {' and '.join(self.outputs)} requested"
         if self.without_outputs:
-            yield f"without {' or '.join(self.without_outputs)}"
+            yield f"with no {' or '.join(self.without_outputs)} requested"
         yield from self._requirement_words()
         if self.layout:
             yield f"with query, key and value in memory layout {' or '.join(self.layout)}"
@@ -280,4 +280,4 @@ def condition_text(guards: Sequence[Condition]) -> str:
     first, *rest = (guard.words for guard in guards)
     if len(guards) > MAX_CONDITIONS_SHOWN:
         return f"only in some of the calls {first}"
-    return f"only {', or only '.join((first, *rest))}" + ("; no case distinguishes them" if rest else "")
+    return f"only {', or only '.join((first, *rest))}" + (" (no case tells which)" if rest else "")

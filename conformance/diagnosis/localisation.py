@@ -62,7 +62,7 @@ class Localisation:
         """All findings in words; "" if there are none."""
         calls = condition_text(self.conditions) if self.conditions else ""
         if calls and self.conforming:
-            calls += f" ({counted(self.conforming, 'such call')} conform{'s' if self.conforming == 1 else ''})"
+            calls += f" (but {counted(self.conforming, 'such call')} conform{'s' if self.conforming == 1 else ''})"
         outputs = f"with errors only in {' and '.join(self.outputs)}" if self.outputs else ""
         rows = self._row_words if self.rows else ""
         columns = f"in exactly the columns {self.columns}" if self.columns else ""

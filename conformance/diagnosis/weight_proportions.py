@@ -104,7 +104,7 @@ def _near(number: float, names: dict[float, str]) -> Iterator[tuple[str, float]]
         yield f"{whole:g}", whole
     for named, name in names.items():
         if abs(number - named) < NEAR * abs(named):
-            yield f"{named:.3g} ({name})", named
+            yield f"{name} ({named:.3g})", named
     if 0.0 < abs(number) < 1.0 and abs(1.0 / number - round(1.0 / number)) < NEAR / abs(number):
         yield f"1/{round(1.0 / number)}", 1.0 / round(1.0 / number)
     yield f"{number:.3g}", number

@@ -118,7 +118,7 @@ def _side(observed: Observed, way: str, decisions: list[str]) -> tuple[str, str]
         return way, _sentence(way)
     if observed.conforms and decisions:
         taken = [f"{decision}={observed.declared.get(decision, CANONICAL)}" for decision in dict.fromkeys(decisions)]
-        return ", ".join(taken), ", ".join(map(_sentence, taken))
+        return ", ".join(taken), " and ".join(map(_sentence, taken))
     if observed.conforms:
         return "conforms", "conforms"
     kind = f"{observed.verdict}, {observed.klass}" if observed.klass else observed.verdict
@@ -271,8 +271,7 @@ def _group_sentence(
     kind, subjects = changes[0].kind, sorted({change.subject for change in changes})
     who = ", ".join(f"{name} {version}" for name, version in now.items()) or subjects[0]
     was = _was(before, now)
-    only = f" ({ways.condition})" if ways.condition else ""
-    return f"{who}: {_what(kind, ways, was)}{only}: {_number(changes)}"
+    return f"{who}: {_what(kind, ways, was)}: {_number(changes)}"
 
 
 def _was(before: Mapping[str, str], now: Mapping[str, str]) -> str:
@@ -283,13 +282,14 @@ def _was(before: Mapping[str, str], now: Mapping[str, str]) -> str:
 
 
 def _what(kind: str, ways: ObservedWays, was: str) -> str:
+    only = f", {ways.condition}" if ways.condition else ""
     if kind in ("added", "deleted", "case_changed", "judge_changed"):
-        return KINDS[kind]
+        return f"{KINDS[kind]}{only}"
     if kind == "drifted":
-        return f"{ways.now_text} than {was}"
+        return f"{ways.now_text} than {was}{only}"
     if ways.short:
-        return f"{ways.short[0]}, was {ways.short[1]} {was}"
-    return f"it {ways.now_text}; {was} it {_past(ways.before_text)}"
+        return f"{ways.short[0]} ({was}: {ways.short[1]}){only}"
+    return f"it {ways.now_text}{only}; {was} it {_past(ways.before_text)}"
 
 
 def _past(text: str) -> str:

@@ -88,7 +88,7 @@ class Comparison:
             return f"Unchanged: {judged}, judged on both sides"
         first = (self.rejected or self.groups)[0]
         others = len(self.groups) - 1
-        more = f" (and {others} other {'group' if others == 1 else 'groups'})" if others else ""
+        more = f" (and {counted(others, 'other change')})" if others else ""
         change = f"{title(first.kind)}: {first.sentence}{more}"
         return change if self.rejected else f"Nothing regressed. {change}"
 
@@ -131,7 +131,7 @@ class Comparison:
 
 def title(kind: str) -> str:
     """A kind of change as a heading."""
-    return {"fails_otherwise": "Fails in another way"}.get(kind, kind.replace("_", " ").capitalize())
+    return {"fails_otherwise": "Fails in another way than before"}.get(kind, kind.replace("_", " ").capitalize())
 
 
 def compare(base: ComparedRun, candidate: ComparedRun, *, skip_budget: int = 0) -> Comparison:

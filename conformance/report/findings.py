@@ -199,7 +199,7 @@ def _ambiguity(tie: Tie) -> str:
     """Another possible cause, and the case that would distinguish it."""
     case = f"{tie.separated_by} would distinguish them" if tie.separated_by else "no case distinguishes the two"
     fix = f" (fix: {tie.remedy})" if tie.remedy else ""
-    return f"or it {conditioned(tie.sentence, tie.condition)}{fix}; {case}"
+    return f"it {conditioned(tie.sentence, tie.condition)}{fix}; {case}"
 
 
 def _reported(diagnoses: Iterable[LoggedDiagnosis]) -> Mapping[str, Mapping[str, tuple[str, str]]]:

@@ -170,7 +170,7 @@ def _message(cell: LoggedCell, found: Sequence[Finding]) -> str:
 def _story(cell: LoggedCell, found: Sequence[Finding]) -> str:
     error = cell.error.traceback or cell.error.message if cell.error else ""
     also = [f"also: {finding_text(each)}" for each in found[1:]]
-    ties = [f"ambiguous: {other}" for each in found for other in each.ambiguous]
+    ties = [f"equally possible: {other}" for each in found for other in each.ambiguous]
     outputs = [each.message for each in cell.outputs if each.message and each.message not in cell.reason]
     rerun = f"rerun: {cell.rerun}" if cell.rerun else ""
     return "\n".join(

@@ -79,7 +79,7 @@ def _findings(run: Run, found: list[Finding]) -> list[Text]:
     shown = []
     for finding in found[:MAX_FINDINGS]:
         shown.append(Text(plain(finding_text(finding))))
-        shown += [Text(f"  ambiguous: {plain(other)}") for other in finding.ambiguous[:MAX_TIES]]
+        shown += [Text(f"  equally possible: {plain(other)}") for other in finding.ambiguous[:MAX_TIES]]
         if rerun := run.cells[finding.example].rerun:
             shown.append(Text(f"  rerun: {plain(rerun)}", style="dim"))
     if len(found) > MAX_FINDINGS:

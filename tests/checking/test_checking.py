@@ -240,7 +240,7 @@ def test_what_has_no_consensus_is_observed_beside_a_mistake(
     """Be it one that shows with one kind of mask alone, one under which no bound is derived, or coarser arithmetic."""
     done = checked(given, "numerics/nonfinite/padding*", *globs)
     assert sentences(done) == [said]
-    leak = "lets NaN or infinity in V at a masked key reach the output"
+    leak = "lets NaN or infinity in the value of a masked key reach the output"
     assert f"observed: it {leak} (accepted; to require it: --declare nonfinite_value=leaks)" in done.notes
     assert not any("stepwise" in note for note in done.notes)
 
@@ -444,10 +444,10 @@ def test_causes_that_differ_in_a_number_of_their_condition_are_two() -> None:
         Finding("mine", "fail, semantic", f"does so, only in float{n}", "", True, (("a", "mine"),)) for n in (16, 64)
     ]
     assert [each.sentence for each in causes(said)] == ["does so, only in float16", "does so, only in float64"]
-    ambiguous = causes([replace(said[0], ambiguous=("or it does so; b would tell",))])
+    ambiguous = causes([replace(said[0], ambiguous=("it does so; b would tell",))])
     assert cause_lines(ambiguous, {"a": "rerun a"})[-2:] == [
         "   rerun: rerun a",
-        "   ambiguous: or it does so; b would tell",
+        "   equally possible: it does so; b would tell",
     ]
 
 

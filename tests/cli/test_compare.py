@@ -65,9 +65,14 @@ def between(runs: Path, before: str, now: str) -> subprocess.CompletedProcess[st
     [
         ("zero", "zero", 0, "Unchanged: 3 verdicts on 1 subject, judged on both sides"),
         ("nan", "nan", 0, "Unchanged: 3 verdicts on 1 subject, judged on both sides; 1 verdict is red on both sides"),
-        ("zero", "nan", 1, f"Regressed: {MINE} a fully masked row is NaN, was zero before: 1 case"),
-        ("mean", "nan", 1, f"Fails in another way: {MINE} a fully masked row is NaN, was the mean of V before: 1 case"),
-        ("nan", "zero", 0, f"Nothing regressed. Fixed: {MINE} a fully masked row is zero, was NaN before: 1 case"),
+        ("zero", "nan", 1, f"Regressed: {MINE} a fully masked row is NaN (before: zero): 1 case"),
+        (
+            "mean",
+            "nan",
+            1,
+            f"Fails in another way than before: {MINE} a fully masked row is NaN (before: the mean of V): 1 case",
+        ),
+        ("nan", "zero", 0, f"Nothing regressed. Fixed: {MINE} a fully masked row is zero (before: NaN): 1 case"),
         (
             *("zero", "raises", 7),
             f"Incomplete: raises: mine.sdpa {BROKEN}",
@@ -116,7 +121,7 @@ def test_junit_names_what_changed_and_the_versions_of_both_sides(runs: Path) -> 
     assert {"base.numpy", "candidate.numpy"} <= {*named}
     ((name, (message, story)),) = said(runs / "zero-nan" / "junit.xml", "failure").items()
     assert name == "small/dead"
-    assert message == f"regressed: {MINE} a fully masked row is NaN, was zero before: 1 case"
+    assert message == f"regressed: {MINE} a fully masked row is NaN (before: zero): 1 case"
     assert "rerun: conformance run cases -a mine.py -k small/dead" in story
     between(runs, "zero", "raises_masked")
     assert list(said(runs / "zero-raises_masked" / "junit.xml", "error")) == ["small/dead"]
@@ -293,7 +298,7 @@ def test_a_baseline_that_does_not_exist_is_not_made_up(project: Path) -> None:
 def test_a_baseline_is_a_side_of_compare(runs: Path, remembered: str) -> None:
     (runs / "given.json").write_text(remembered, encoding="utf-8")
     done = conformance("compare", "given.json", "nan", "--out", "diff", cwd=runs)
-    first = f"Regressed: {MINE} a fully masked row is NaN, was zero before: 1 case"
+    first = f"Regressed: {MINE} a fully masked row is NaN (before: zero): 1 case"
     assert (done.returncode, done.stdout.splitlines()[0]) == (1, first)
 
 

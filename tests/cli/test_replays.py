@@ -90,7 +90,7 @@ def test_a_row_that_comes_out_as_it_should(monkeypatch: pytest.MonkeyPatch) -> N
         ("there", {"exit_code": 0, "headline": "Unchanged: is ignored"}, 0),
         ("there", {"exit_code": 7, "headline": "Incomplete: is ignored"}, 0),
         ("there", {"exit_code": 1, "headline": "Regressed: frame 1.0: another sentence"}, 0),
-        ("back", {"exit_code": 1, "headline": "Fails in another way"}, 1),
+        ("back", {"exit_code": 1, "headline": "Fails in another way than before"}, 1),
         ("back", {"exit_code": 0, "headline": "Unchanged: 3 verdicts on 1 subject"}, 1),
         ("neighbours", {"exit_code": 1, "headline": "Regressed"}, 2),
         ("neighbours", {"exit_code": 7, "headline": "Incomplete"}, 2),

@@ -58,7 +58,7 @@ def words(cells: list[Evidence], shows: list[int], others: list[int]) -> list[st
             call(outputs=("output", "weights_mean")),
             call(outputs=("output", "weights")),
             call(),
-            ["with weights_mean requested", "without weights"],
+            ["with weights_mean requested", "with no weights requested"],
         ),
         (call(), call(ATTENTION), call(PADDING, ATTENTION), ["without a mask"]),
     ],

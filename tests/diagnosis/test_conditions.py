@@ -8,7 +8,10 @@ WORDS = [
     ({}, ""),
     ({"dtype": ["float16", "bfloat16"]}, "in float16 or bfloat16"),
     ({"operator": "mha", "alias": ["kv"]}, "in calls of mha and with one tensor for key and value"),
-    ({"outputs": ["weights"], "without_outputs": ["weights_mean"]}, "with weights requested and without weights_mean"),
+    (
+        {"outputs": ["weights"], "without_outputs": ["weights_mean"]},
+        "with weights requested and with no weights_mean requested",
+    ),
     ({"requirements": ["scale"], "without_requirements": ["past"]}, "with an explicit scale and without a past"),
     ({"masks": False, "scaled": True}, "with a scale given and without a mask"),
     ({"slots": ["bias"], "without_slots": ["mask"]}, "with bias given and without mask"),
@@ -60,7 +63,7 @@ def test_a_condition_is_recorded_by_what_it_asks_for() -> None:
 def test_where_many_conditions_fit_it_is_said_what_the_calls_have_in_common() -> None:
     fit = [Condition(dtype=["float16"]), Condition(sizes={"batch": 1}), Condition(masks=True)]
     assert condition_text(fit[:1]) == "only in float16"
-    assert condition_text(fit[:2]) == "only in float16, or only with batch = 1; no case distinguishes them"
+    assert condition_text(fit[:2]) == "only in float16, or only with batch = 1 (no case tells which)"
     assert condition_text(fit) == "only in some of the calls in float16"
 
 

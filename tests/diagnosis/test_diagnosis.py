@@ -148,7 +148,7 @@ def test_conditions_that_no_cell_tells_apart_are_named_together() -> None:
     cells = [cell(each, lie.get((each.dtype, each.batch), {})) for each in calls]
     (record,) = record_of(diagnose(cells))["causes"]
     assert record["when"] == {"dtype": ["float16"]}
-    assert record["condition"] == "only in float16, or only with batch = 1; no case distinguishes them"
+    assert record["condition"] == "only in float16, or only with batch = 1 (no case tells which)"
     assert record["other_conditions"] == ["with batch = 1"]
     told_apart = [*cells, cell(plain(2, 5, 7, "float16"), {})]
     (record,) = record_of(diagnose(told_apart))["causes"]

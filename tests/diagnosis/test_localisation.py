@@ -136,8 +136,8 @@ def test_another_shape_has_no_rows() -> None:
 
 
 def test_what_conforms_there_is_counted() -> None:
-    assert Localisation((Condition(masks=True),), 3).words == "only with a mask (3 such calls conform)"
-    assert Localisation((Condition(masks=True),), 1).words == "only with a mask (1 such call conforms)"
+    assert Localisation((Condition(masks=True),), 3).words == "only with a mask (but 3 such calls conform)"
+    assert Localisation((Condition(masks=True),), 1).words == "only with a mask (but 1 such call conforms)"
 
 
 def test_the_smallest_condition_around_the_failures() -> None:

@@ -197,8 +197,8 @@ def test_keys_that_count_twice() -> None:
         (-1.0, "multiplied by -1"),
         (0.0, "all 0"),
         (0.7, "multiplied by 0.7"),
-        (7**-0.5, "multiplied by 0.378 (the scale)"),
-        (np.log(2.0), "multiplied by 0.693 (ln 2)"),
+        (7**-0.5, "multiplied by the scale (0.378)"),
+        (np.log(2.0), "multiplied by ln 2 (0.693)"),
     ],
 )
 def test_logits_that_are_multiplied(times: float, words: str) -> None:
@@ -228,7 +228,7 @@ def test_logits_that_are_multiplied_once_more_in_each_block() -> None:
     problem = problem_of(keys=13)
     logits = evaluate(problem).state.logits
     start = "look as if the logits in the n-th block of 4 keys (n = 0, 1, ...) were multiplied by"
-    words = f"{start} the n-th power of 0.378 (the scale)"
+    words = f"{start} the n-th power of the scale (0.378)"
     assert said(problem, softmax(logits * 7 ** (-0.5 * (keys_of(problem) // 4)))) == (words,)
 
 

@@ -191,6 +191,12 @@ MISTAKES: tuple[Mistake, ...] = (
     ),
     Mistake("scale by length", ("scale=seq_len",), {"factor": "factor = 1 / math.sqrt(keys)"}, excludes=("scale",)),
     Mistake(
+        "scale by number of queries",
+        ("scale=seq_len_q",),
+        {"factor": "factor = 1 / math.sqrt(queries)"},
+        excludes=("scale",),
+    ),
+    Mistake(
         "scale by value_dim",
         ("scale=value_dim",),
         {"factor": "factor = 1 / math.sqrt(value.shape[-1])"},

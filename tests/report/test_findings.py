@@ -25,7 +25,7 @@ def test_verdicts_with_one_cause_are_one_finding(demonstration: Path) -> None:
     assert found[0].sentence == "reads True in attn_mask as ignore, only with a mask"
     assert found[0].ambiguous == (
         (
-            "or it ignores attn_mask (fix: do not rely on attn_mask: it has no effect); "
+            "it ignores attn_mask (fix: do not rely on attn_mask: it has no effect); "
             "causal/square/sdpa_full[dtype=float32] would distinguish them"
         ),
     )
@@ -124,7 +124,7 @@ def test_the_diagnosis_overrules_what_explains_a_cell_alone(tmp_path: Path) -> N
     builder.diagnosis(subject, cause, unexplained=("a/one", "a/three"))
     reverses, left = findings(load_run(builder.write()))
     assert (reverses.sentence, reverses.cells, reverses.explained) == ("reverses", (("a/two", subject),), True)
-    assert reverses.ambiguous == ("or it turns round, only now; no case distinguishes the two",)
+    assert reverses.ambiguous == ("it turns round, only now; no case distinguishes the two",)
     assert left.cells == (("a/one", subject), ("a/three", subject))
     assert finding_text(left) == (
         "2 verdicts of torch.mha (fail: fits another choice in this call alone; no cause found): "

@@ -103,7 +103,7 @@ def test_a_failure_says_why_and_how_to_run_it_again(root: ET.Element) -> None:
     )
     assert failure.text is not None
     assert "rerun: conformance run -a 'torch.sdpa[math]' -k" in failure.text
-    assert "ambiguous: or it ignores attn_mask (fix: do not rely on attn_mask: it has no effect)" in failure.text
+    assert "equally possible: it ignores attn_mask (fix: do not rely on attn_mask: it has no effect)" in failure.text
 
 
 def test_an_exception_is_an_error_with_its_traceback(root: ET.Element) -> None:

@@ -17,7 +17,7 @@ from conformance.report.findings import most_common
         ([("a",), ("b",)], ("", 0)),  # they contradict each other
         ([("a",), ()], ("", 0)),  # where it is read, too, it is not so
         ([("a",), ("a",), ("b",)], ("a", 2)),
-        ([("times 0.5 (the scale)",), ("times 0.378 (the scale)",)], ("times 0.5 or 0.378 (the scale)", 2)),
+        ([("times the scale (0.5)",), ("times the scale (0.378)",)], ("times the scale (0.5 or 0.378)", 2)),
         ([("the last 3 of 7 features",), ("the last 1 of 5 features",)], ("the last 3 of 7 or 1 of 5 features", 2)),
         ([("blocks of 4",), ("blocks of 8",)], ("", 0)),
     ],
