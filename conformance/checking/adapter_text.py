@@ -23,17 +23,11 @@ def facts_of(signature: Signature, name: str, polarity: Mapping[str, str]) -> di
         "OPERATORS": [signature.operator],
         "REQUIRES": [signature.framework],
         "OUTPUTS": outputs(signature),
-        "DTYPES": dtypes(signature),
+        "DTYPES": list(signature.dtypes),
         "DEVICES": [signature.device],
         "CAPABILITIES": capabilities(signature),
         "SLOTS": slots(signature, polarity),
     }
-
-
-def dtypes(signature: Signature) -> list[str]:
-    """Return the dtypes to judge: NumPy has no bfloat16, and JAX has no float64 by default."""
-    doubles = ["float64"] if signature.doubles else []
-    return [*doubles, "float32", "float16", *([] if signature.framework == "numpy" else ["bfloat16"])]
 
 
 def outputs(signature: Signature) -> list[str]:

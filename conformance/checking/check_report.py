@@ -154,7 +154,11 @@ def _called(signature: Signature) -> Iterator[str]:
         notes.append("value_dim = head_dim in every call, because other widths fail")
     if signature.is_self_attention:
         notes.append("one array as query, key and value; cases in which they differ are left out")
-    if not signature.doubles:
+    if signature.refusal:
+        refused = " and ".join(dtype for dtype in ("float32", "float64") if dtype not in signature.dtypes)
+        taken = " and ".join(signature.dtypes)
+        notes.append(f"{taken} in place of {refused}, because in a plain call in float32 {signature.refusal}")
+    elif "float64" not in signature.dtypes:
         notes.append("no float64, which JAX converts to float32 unless jax_enable_x64 is set")
     if notes:
         yield f"called with {'; '.join(notes)}"

@@ -367,15 +367,23 @@ def _built_in(folder: Path) -> tuple[Case, ...]:
 
 def adapted(cases: list[Case], signature: Signature) -> list[Case]:
     """
-    Adapt cases to a layer that has its own weights.
+    Adapt cases to a function that does not take float32, and to a layer that has its own weights.
 
-    A layer that takes a single array gets it as query, key and value, in the cases that allow this. A layer without
-    biases gets the cases without biases.
+    A function that does not take float32 gets the cases of that dtype in the first dtype that it takes. A layer that
+    takes a single array gets it as query, key and value, in the cases that allow this. A layer without biases gets the
+    cases without biases.
     """
+    cases = cases if "float32" in signature.dtypes else [_in_dtype(each, signature.dtypes[0]) for each in cases]
     if signature.built is None or signature.operator != "mha":
         return cases
     kept = [_self_attention(each) for each in cases if _can_be_self(each)] if signature.is_self_attention else cases
     return [_without_biases(each, signature) for each in kept]
+
+
+def _in_dtype(case: Case, dtype: str) -> Case:
+    """Return a case of float32 in another dtype, unless its dtype is part of its id or it has published numbers."""
+    free = case.published is None and case.inputs.file is None and "dtype=" not in case.id
+    return replace(case, dtype=dtype) if case.dtype == "float32" and free else case
 
 
 def _can_be_self(case: Case) -> bool:

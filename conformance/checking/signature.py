@@ -80,6 +80,9 @@ FRAMEWORKS = ("numpy", "torch", "jax")
 # The devices on which a function may take them; `array_layouts.PASSED` says in words what check does there.
 DEVICES = ("cpu", "cuda")
 
+# The dtypes that check judges, if the framework has them.
+DTYPES = ("float64", "float32", "float16", "bfloat16")
+
 _MIN_SIMILARITY = 0.8
 
 
@@ -127,9 +130,10 @@ class Signature:
     passed by name. defaults: unknown parameters, which keep their defaults. kept: roles whose default is not None and
     which are left out if there is nothing to pass. numbers: roles that need a number, because None fails. framework:
     whose arrays it takes. layout: their axis order. returned: "output", or "weights", "weights_mean" or "other" if
-    every call returns this together with the output. doubles: whether it takes float64. built: for a class, constructor
-    argument -> role. method: the method to call, "" for the instance itself. biased: whether its projections have
-    biases. wide: whether value_dim may differ from head_dim. device: where its arrays are, "cpu" or "cuda".
+    every call returns this together with the output. dtypes: those to judge. refusal: what it raised in float32, if it
+    takes only other dtypes. built: for a class, constructor argument -> role. method: the method to call, "" for the
+    instance itself. biased: whether its projections have biases. wide: whether value_dim may differ from head_dim.
+    device: where its arrays are, "cpu" or "cuda".
     """
 
     operator: str
@@ -142,7 +146,8 @@ class Signature:
     framework: str = "numpy"
     layout: str = "bhsd"
     returned: str = "output"
-    doubles: bool = True
+    dtypes: tuple[str, ...] = DTYPES
+    refusal: str = ""
     built: Mapping[str, str] | None = None
     method: str = ""
     biased: bool = True

@@ -14,8 +14,9 @@ import numpy as np
 from conformance.bridge import Call, Facts, Tensor
 from conformance.checking.array_layouts import PASSED, ArrayLayouts
 from conformance.checking.layer import Layer
-from conformance.checking.signature import LAYOUTS, MaskForm, Signature
+from conformance.checking.signature import DTYPES, LAYOUTS, MaskForm, Signature
 from conformance.checking.target import CheckError
+from conformance.spec.rounding import round_to, to_tensor
 
 # Sizes of the plain call; axes that could be swapped have different sizes.
 SIZES = {"batch": 2, "num_heads": 3, "num_kv_heads": 3, "seq_len_q": 5, "seq_len_k": 7, "head_dim": 4, "value_dim": 4}
@@ -25,6 +26,9 @@ SQUARE = {**SIZES, "seq_len_k": 5}
 
 # Possible axes of a mask, the most general first.
 FORMS = (("b", "h", "q", "k"), ("q", "k"), ("b", "q", "k"), ("b", "k"))
+
+# The dtypes of plain calls if none in float32 works.
+OTHER_DTYPES = ("float16", "bfloat16", "float64")
 
 # Seed of the arrays of the plain call.
 SEED = 7
@@ -79,6 +83,7 @@ class Trial:
     def __init__(self, called: str, function: Callable[..., Any], signature: Signature, path: str) -> None:
         self._called, self._function, self._signature, self._path = called, function, signature, path
         self._known_layouts: dict[tuple[str, str], ArrayLayouts] = {}
+        self._dtype = "float32"
 
     def settled(self, frameworks: Sequence[str], layouts: Sequence[str]) -> Signature:
         """
@@ -87,6 +92,21 @@ class Trial:
         Raises:
             CheckError: no call has a reply of the right form.
         """
+        found, failures, tried = self._searched(frameworks, layouts)
+        if found is not None:
+            return replace(found, dtypes=_dtypes_of(found.framework))
+        for dtype in OTHER_DTYPES:  # a kernel may take half precision only
+            self._dtype = dtype
+            other, _, _ = self._searched([each for each in frameworks if dtype in _dtypes_of(each)], layouts)
+            if other is not None:
+                refusal = str(failures[other.framework, other.layout])
+                return replace(other, dtypes=self._taken(other), refusal=refusal)
+        raise CheckError(self._failure_lines(failures, tried, layouts))
+
+    def _searched(
+        self, frameworks: Sequence[str], layouts: Sequence[str]
+    ) -> tuple[Signature | None, dict[tuple[str, str], _FailedError], list[str]]:
+        """Return what plain calls in one dtype show, or None; how they failed; and the frameworks that were tried."""
         failures: dict[tuple[str, str], _FailedError] = {}
         every = (SQUARE,) if self._signature.is_self_attention else (SIZES, SQUARE)
         tried = [*frameworks]
@@ -102,8 +122,21 @@ class Trial:
             if found:
                 best = next((each for each in found if self._is_near(each, sizes)), found[0])
                 form, wide = self._form(best, sizes), self._is_wide(best, sizes)
-                return replace(best, form=form, wide=wide, doubles=_doubles(framework))
-        raise CheckError(self._failure_lines(failures, tried, layouts))
+                return replace(best, form=form, wide=wide), failures, tried
+        return None, failures, tried
+
+    def _taken(self, signature: Signature) -> tuple[str, ...]:
+        """Return the dtypes in which a plain call works."""
+        sizes = SQUARE if signature.is_self_attention else SIZES
+        taken = []
+        for dtype in _dtypes_of(signature.framework):
+            self._dtype = dtype
+            try:
+                self._returning(signature, self._reply(signature, sizes, {}), sizes)
+            except _FailedError:
+                continue
+            taken.append(dtype)
+        return tuple(taken)
 
     def _is_near(self, signature: Signature, sizes: Mapping[str, int]) -> bool:
         """
@@ -113,7 +146,7 @@ class Trial:
         """
         if signature.operator != "sdpa":
             return True
-        call = plain_call("sdpa", sizes, {}, SEED)
+        call = plain_call("sdpa", sizes, {}, SEED, dtype=self._dtype)
         query, key, value = (each.float64() for each in (call.query, call.key, call.value))
         logits = query @ key.swapaxes(-1, -2) * sizes["head_dim"] ** -0.5
         raised = np.exp(logits - logits.max(axis=-1, keepdims=True))
@@ -193,7 +226,13 @@ class Trial:
         try:
             layouts = self._layouts(signature)
             call = plain_call(
-                signature.operator, sizes, given, seed, is_self=signature.is_self_attention, device=signature.device
+                signature.operator,
+                sizes,
+                given,
+                seed,
+                is_self=signature.is_self_attention,
+                device=signature.device,
+                dtype=self._dtype,
             )
             function = self._function
             if signature.built is not None:
@@ -238,9 +277,10 @@ class Trial:
         lengths = {"b": sizes["batch"], "h": 1, "q": sizes["seq_len_q"], "k": sizes["seq_len_k"]}
         attend = np.ones([lengths[axis] for axis in axes], dtype=bool)
         attend[..., HIDDEN] = False
-        masks = [np.where(attend, 0.0, -np.inf).astype(np.float32)] if added else [attend, ~attend]
+        boolean = (Tensor.of(attend), Tensor.of(~attend))
+        masks = (to_tensor(np.where(attend, 0.0, -np.inf), self._dtype),) if added else boolean
         try:
-            return any(self._is_blind(signature, sizes, Tensor.of(mask)) for mask in masks)
+            return any(self._is_blind(signature, sizes, mask) for mask in masks)
         except _FailedError:
             return None
 
@@ -314,11 +354,12 @@ def plain_call(
     *,
     is_self: bool = False,
     device: str = "cpu",
+    dtype: str = "float32",
 ) -> Call:
     """
-    Make a plain call in float32; `moved` in `given` is added to key and value at the hidden position.
+    Make a plain call; `moved` in `given` is added to key and value at the hidden position.
 
-    is_self: query, key and value are one array. device: where the arrays will be.
+    is_self: query, key and value are one array. device: where the arrays will be. dtype: of all arrays.
     """
     rng = np.random.default_rng(seed)
 
@@ -334,24 +375,30 @@ def plain_call(
     for each in arrays[1:]:
         each[..., HIDDEN, :] += given.get("moved", 0.0)
     params = {name: drawn(width, width) / np.float32(width**0.5) for name in ("wq", "wk", "wv", "wo")}
-    query, key, value = (Tensor.of(each) for each in arrays)
+    query, key, value = (_tensor(each, dtype) for each in arrays)
     return Call(
-        Facts(operator, "float32", device, "", ("output",), sizes=sizes, requirements=("no_bias",)),
+        Facts(operator, dtype, device, "", ("output",), sizes=sizes, requirements=("no_bias",)),
         query if not is_self else value,
         key if not is_self else value,
         value,
-        params={name: Tensor.of(each) for name, each in params.items()} if operator == "mha" else {},
+        params={name: _tensor(each, dtype) for name, each in params.items()} if operator == "mha" else {},
         arguments={"mask": given["mask"]} if "mask" in given else {},
     )
 
 
-def _doubles(framework: str) -> bool:
-    """Return whether arrays can be float64: JAX converts them to float32 unless jax_enable_x64 is set."""
+def _tensor(array: Any, dtype: str) -> Tensor:
+    return to_tensor(round_to(array.astype(np.float64), dtype), dtype)
+
+
+def _dtypes_of(framework: str) -> tuple[str, ...]:
+    """Return the dtypes of arrays: NumPy has no bfloat16; JAX converts float64 unless jax_enable_x64 is set."""
+    if framework == "numpy":
+        return tuple(dtype for dtype in DTYPES if dtype != "bfloat16")
     if framework != "jax":
-        return True
+        return DTYPES
     import jax  # noqa: PLC0415 - only where the function takes its arrays
 
-    return bool(jax.config.jax_enable_x64)
+    return DTYPES if jax.config.jax_enable_x64 else tuple(dtype for dtype in DTYPES if dtype != "float64")
 
 
 def _line(error: BaseException, path: str) -> int:

@@ -116,7 +116,7 @@ def test_weights_are_asked_for_where_they_can_be() -> None:
 
 
 def test_facts_are_complete() -> None:
-    facts = facts_of(signature("q, k, v, mask"), "mine.attend", {})
+    facts = facts_of(replace(signature("q, k, v, mask"), dtypes=("float64", "float32", "float16")), "mine.attend", {})
     assert facts["NAME"] == "mine.attend"
     assert facts["DTYPES"] == ["float64", "float32", "float16"]
 
@@ -180,7 +180,7 @@ def test_a_mask_of_floats_takes_no_booleans_and_has_its_own_axes() -> None:
 
 
 def test_jax_has_no_float64_unless_it_is_told_to() -> None:
-    plain = replace(signature("q, k, v, mask"), framework="jax", doubles=False)
+    plain = replace(signature("q, k, v, mask"), framework="jax", dtypes=("float32", "float16", "bfloat16"))
     assert facts_of(plain, "mine.attend", {})["DTYPES"] == ["float32", "float16", "bfloat16"]
     assert "layout" not in capabilities(plain)
     assert "value_dim" not in capabilities(replace(plain, wide=False))
