@@ -99,8 +99,9 @@ class Trial:
             self._dtype = dtype
             other, _, _ = self._searched([each for each in frameworks if dtype in _dtypes_of(each)], layouts)
             if other is not None:
-                refusal = str(failures[other.framework, other.layout])
-                return replace(other, dtypes=self._taken(other), refusal=refusal)
+                first = next(iter(failures.values()))
+                refusal = failures.get((other.framework, other.layout), first)
+                return replace(other, dtypes=self._taken(other), refusal=str(refusal))
         raise CheckError(self._failure_lines(failures, tried, layouts))
 
     def _searched(
