@@ -168,9 +168,7 @@ def sentence(decision: str, name: str) -> str:
     family, slot = slot_of(decision)
     if name != CANONICAL and name != CANONICAL_NAMES.get(decision):
         return find(decision, name).sentence
-    if family in USUAL:
-        return USUAL[family].replace("SLOT", slot or "SLOT")
-    return f"makes the canonical choice of {decision} ({CANONICAL_NAMES.get(decision, CANONICAL)})"
+    return USUAL[family].replace("SLOT", slot or "SLOT")
 
 
 def turned(decision: str, before: str, now: str) -> tuple[str, str] | None:

@@ -8,6 +8,8 @@ import pytest
 from conformance.deviations.catalogue import TABLE, compose, evaluate, find
 from conformance.deviations.edges import causal
 from conformance.deviations.mask_arguments import slot_deviations
+from conformance.deviations.names import CANONICAL_NAMES
+from conformance.diagnosis.explanation import CANONICAL, sentence
 from conformance.spec.problem import Array, MaskOperand, Problem
 
 from ..problems import LOG3, mha, sdpa, two_heads, two_keys
@@ -167,6 +169,15 @@ def test_every_deviation_has_a_sentence_and_one_map() -> None:
         assert row.sentence
         assert not row.sentence.endswith(".")
         assert find(row.decision, row.name).key == row.key
+
+
+def test_every_decision_has_a_sentence_for_its_canonical_choice() -> None:
+    for decision in {row.decision for row in (*TABLE, *slot_deviations("mask"))}:
+        said = sentence(decision, CANONICAL)
+        assert said == sentence(decision, CANONICAL_NAMES.get(decision, CANONICAL))
+        assert not said.endswith(".")
+        assert "SLOT" not in said
+    assert sentence("use[mask]", CANONICAL) == "uses mask in every call"
 
 
 def test_an_unknown_deviation_lists_the_names_of_its_decision() -> None:
