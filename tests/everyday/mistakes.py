@@ -193,7 +193,7 @@ MISTAKES: tuple[Mistake, ...] = (
     Mistake(
         "scale by number of queries",
         ("scale=seq_len_q",),
-        {"factor": "factor = 1 / math.sqrt(queries)"},
+        {"factor": "factor = 1 / math.sqrt(query.shape[-2])"},
         excludes=("scale",),
     ),
     Mistake(
@@ -214,7 +214,11 @@ MISTAKES: tuple[Mistake, ...] = (
     Mistake("scale off by a tenth", ("scale=times_0.9",), {"scaled": "logits = logits * (factor * 0.9)"}),
     Mistake("scale off by 7", ("scale=times_7",), {"scaled": "logits = logits * (factor * 7)"}),
     Mistake(
-        "a scale of zero is none", ("scale=default_if_zero",), {"given": "factor = scale or factor"}, needs=("scale",)
+        "a scale of zero is none",
+        ("scale=default_if_zero",),
+        {"given": "factor = scale or factor"},
+        needs=("scale",),
+        operators=(SDPA,),
     ),
     # ---- softmax
     Mistake(
