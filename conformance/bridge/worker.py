@@ -53,7 +53,7 @@ def _run() -> int:
         return 1
     write(answers, hello)
     if not _serve(adapter, requests, answers):
-        print("worker: no call in this process can use CUDA any more", file=sys.stderr)  # noqa: T201 - for the reader
+        sys.stderr.write("worker: no call in this process can use CUDA any more\n")
         return 1
     write(answers, Message("bye", _usage()))
     return 0
