@@ -208,12 +208,12 @@ def read_signature(
     if missing := [role for role in arrays if role not in roles.values()]:
         raise CheckError(
             f"{called}({', '.join(each.name for each in parameters)}) takes {len(positional)} arguments by position; "
-            f"{operator} is called as {called}({', '.join(CONVENTIONS[operator])}), where only mask is optional; "
-            f"name the argument for its {missing[0]} with --map ARGUMENT={missing[0]}"
+            f"{_convention(operator, called)}; name the argument for its {missing[0]} with "
+            f"--map ARGUMENT={missing[0]}, or check a function that is called in this way and calls {called}"
         )
     _unnamed_mask(roles, parameters)
     rest = [each for each in parameters if each.name not in roles]
-    _refuse_required(called, rest)
+    _refuse_required(called, rest, operator)
     return Signature(
         operator=operator,
         names=_ordered({role: name for name, role in roles.items()}, arrays),
@@ -235,9 +235,8 @@ def _arrays_of_layer(parameters: Sequence[Parameter], given: Mapping[str, str]) 
 
 
 def infer_operator(positional: Sequence[str]) -> str:
-    """Distinguish sdpa and mha by the arguments at the positions of params and num_heads."""
-    between = positional[3:5]
-    return "mha" if "params" in between or "num_heads" in between else "sdpa"
+    """Distinguish sdpa and mha: params or num_heads is among the arguments that may precede the mask."""
+    return "mha" if {"params", "num_heads"} & set(positional[: len(CONVENTIONS["mha"][:-1])]) else "sdpa"
 
 
 def parameters_of(definition: ast.FunctionDef) -> tuple[Parameter, ...]:
@@ -327,7 +326,7 @@ def _positional(parameters: Sequence[Parameter], roles: Mapping[str, str], array
     return tuple(placed)
 
 
-def _refuse_required(called: str, rest: Sequence[Parameter]) -> None:
+def _refuse_required(called: str, rest: Sequence[Parameter], operator: str) -> None:
     """
     Refuse an unknown argument without a default.
 
@@ -338,5 +337,10 @@ def _refuse_required(called: str, rest: Sequence[Parameter]) -> None:
         if each.default is None:
             raise CheckError(
                 f"{called} needs an argument {each.name!r} that check does not know: give it a default, or name its "
-                f"role with --map {each.name}=ROLE{_hint(each.name)}"
+                f"role with --map {each.name}=ROLE{_hint(each.name)}; {_convention(operator, called)}"
             )
+
+
+def _convention(operator: str, called: str) -> str:
+    """Say how a function of this operator is called."""
+    return f"{operator} is called as {called}({', '.join(CONVENTIONS[operator])}), where only mask is optional"

@@ -109,7 +109,7 @@ def wrong_sums(pattern: WeightPattern) -> list[str]:
     off = np.abs(actual - expected) > allowed
     if not off.any() or not np.all(np.abs(expected[off] - 1.0) <= allowed[off]):
         return []
-    words = f"sum to {_amount(actual[off], allowed[off])}"
+    words = _amount(actual[off], allowed[off])
     named = [f"{words}{where}" for where in _where(pattern, off)]
     if not pattern.follows(np.zeros(pattern.expected.shape)):
         return named
@@ -121,10 +121,10 @@ def wrong_sums(pattern: WeightPattern) -> list[str]:
 def _amount(sums: Array, allowed: Array) -> str:
     middle = float(np.median(sums))
     if np.all(np.abs(sums - middle) <= allowed):
-        return f"{middle:.3g}"
+        return f"sum to {middle:.3g}"
     if np.all(sums < 1.0):
-        return "less than one"
-    return "more than one" if np.all(sums > 1.0) else "not one"
+        return "sum to less than 1"
+    return "sum to more than 1" if np.all(sums > 1.0) else "do not sum to 1"
 
 
 def _where(pattern: WeightPattern, off: Array) -> list[str]:

@@ -1,5 +1,6 @@
 """A case: one attention call, described independently of any framework with all sizes resolved, and its features."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from conformance.bridge.contract import SECOND_CALL
-from conformance.spec import refusals
+from conformance.spec import refusals, yaml_syntax
 from conformance.spec.problem import AXES, GRADIENT, GRADIENTS, PRESENT, PRESENTS, SCORES
 from conformance.spec.published import Published
 
@@ -119,8 +120,8 @@ class Case:
     dropout_p: None is no softcap and no dropout. past: number of first keys and values that are passed as a past.
     calls: how often the call is made with the same objects; the last reply is judged. mistake: the mistake of a call
     that must be refused; all other fields describe the valid call, its twin. native: argument roles that the call must
-    use, or "short"; a subject without them declines. yaml: the expanded entry as text, for reports. source: where the
-    entry begins, such as "cases/masks/key_padding.yaml:6". thorough: whether only thorough runs include the case.
+    use, or "short"; a subject without them declines. definition: the expanded entry as JSON. source: where the entry
+    begins, such as "cases/masks/key_padding.yaml:6". thorough: whether only thorough runs include the case.
     """
 
     id: str
@@ -158,9 +159,15 @@ class Case:
     calls: int = 1
     mistake: refusals.Name | None = None
     native: tuple[Native, ...] = ()
-    yaml: str = ""
+    definition: str = ""
     source: str = ""
     thorough: bool = False
+
+    @property
+    def yaml(self) -> str:
+        """The expanded entry as YAML, name first, for reports. It is written on request: few cases need it."""
+        entry = json.loads(self.definition)
+        return yaml_syntax.write({"name": entry.get("name"), **entry})
 
     @property
     def axes(self) -> dict[str, int]:

@@ -53,7 +53,7 @@ def read_entry(plain: Mapping[str, Any], suite: Path, root: Path) -> tuple[Case 
     """
     Make a case from an expanded entry without metadata, and list all faults of the entry.
 
-    suite: the suite file. root: the case folder. The caller fills in id, suite, summary, yaml and source.
+    suite: the suite file. root: the case folder. The caller fills in id, suite, summary, definition and source.
     """
     try:
         entry, entry_faults, faulty, broken = document.Entry.model_validate(plain), [], set[str](), set[int]()

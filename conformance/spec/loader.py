@@ -5,9 +5,11 @@ Load suites: either all cases, or all mistakes of all files.
 marks the cases that only a thorough run includes.
 """
 
+import json
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,17 +37,17 @@ class SuiteFile:
     path: Path
     root: Path
 
-    @property
+    @cached_property
     def suite(self) -> str:
         """The suite name that its path implies."""
         return self.path.relative_to(self.root).with_suffix("").as_posix()
 
-    @property
+    @cached_property
     def shown(self) -> str:
         """Its path relative to the parent of the case folder."""
         return f"{self.root.name}/{self.path.relative_to(self.root).as_posix()}"
 
-    @property
+    @cached_property
     def location(self) -> str:
         """Its path relative to the working folder, so that editors can open it; `shown` if it is not below that."""
         here = Path.cwd().resolve()
@@ -276,7 +278,7 @@ class _Reader:
             id=sys.intern(name),  # a report reads these texts again from the log, and then shares them
             suite=sys.intern(current(self.file.suite)),
             summary=case.summary or self.summary,
-            yaml=sys.intern(_dump(expansion.entry)),
+            definition=sys.intern(json.dumps(expansion.entry)),
             source=sys.intern(f"{self.file.shown}:{line}"),
         )
 
@@ -328,22 +330,3 @@ def _repeated_suites(loaded: Sequence[Loaded]) -> Iterator[Mistake]:
         if one.suite is not None and (used := first.setdefault(current(one.suite), one.file)) is not one.file:
             message = f"suite name {one.suite!r} is already used by {used.shown}"
             yield Mistake(one.file.location, 1, 1, message)
-
-
-try:
-    from yaml import CSafeDumper as _BaseDumper
-except ImportError:  # PyYAML without libyaml
-    from yaml import SafeDumper as _BaseDumper  # type: ignore[assignment]
-
-
-class _Dumper(_BaseDumper):
-    """Writes repeated values in full instead of using YAML aliases, which the loader rejects."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's own signature
-        return True
-
-
-def _dump(entry: dict[str, Any]) -> str:
-    named = {"name": entry.get("name"), **entry}
-    text: str = yaml.dump(named, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=100)
-    return text

@@ -44,6 +44,9 @@ _NEW = {
 }
 _OLD = {new: old for old, new in _NEW.items()}
 
+# Every old text contains one of these, and most other texts none.
+_MARKS = ("dead", "item")
+
 # A line of JSON that does not match has no old name.
 SUSPECT = re.compile(rb"_dead|dead_|_item|items")
 
@@ -59,6 +62,8 @@ _FIND_OLD, _FIND_NEW = _finding(_NEW), _finding(_OLD)
 
 def current(text: str) -> str:
     """Return a text with new names for old ones: in case ids, and in `field=value` and `decision=name`."""
+    if not any(mark in text for mark in _MARKS):
+        return text
     return _FIND_OLD.sub(lambda found: _NEW[found[0]], text)
 
 

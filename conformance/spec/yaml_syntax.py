@@ -1,5 +1,5 @@
 """
-Convert YAML text to plain data, and find the line and column of a field.
+Convert YAML text to plain data and back, and find the line and column of a field.
 
 A file is read in three passes. The first reads events and rejects anchors, aliases, tags, and too large depth or size
 before anything is built. The second builds nodes, which know their positions. The third makes plain data. Scalars
@@ -19,8 +19,10 @@ from conformance.spec.mistakes import Mistake, Mistakes
 from conformance.spec.texts import NoText, cut, quoted, read_text
 
 try:
+    from yaml import CSafeDumper as _BaseDumper
     from yaml import CSafeLoader as _Base
 except ImportError:  # PyYAML without libyaml: slower, with the same results
+    from yaml import SafeDumper as _BaseDumper  # type: ignore[assignment]
     from yaml import SafeLoader as _Base  # type: ignore[assignment]
 
 MAX_BYTES = 2**20
@@ -52,6 +54,19 @@ class _Loader(_Base):
 
 for _name, _pattern, _first in _SCALARS:
     _Loader.add_implicit_resolver(_TAG + _name, re.compile(f"(?:{_pattern})$"), _first)
+
+
+class _Dumper(_BaseDumper):
+    """Writes repeated values in full instead of using YAML aliases, which the loader rejects."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's own signature
+        return True
+
+
+def write(data: dict[str, Any]) -> str:
+    """Write plain data as YAML; keys stay in order."""
+    text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=100)
+    return text
 
 
 @dataclass(frozen=True)

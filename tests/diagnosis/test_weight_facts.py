@@ -156,7 +156,7 @@ def test_rows_that_add_up_to_one_number() -> None:
 def test_rows_that_add_up_to_less_have_a_name() -> None:
     problem = problem_of()
     factors = np.array([0.5, 0.25, 1.0, 0.5, 0.25])[:, None]
-    words = "sum to less than one in 24 of 30 rows, in the right proportions"
+    words = "sum to less than 1 in 24 of 30 rows, in the right proportions"
     assert said(problem, factors * weights(problem)) == (words,)
     factors = np.array([0.5, 1.0, 1.0, 1.0, 1.0])[:, None]
     assert first(problem, factors * weights(problem)).startswith("sum to 0.5 in exactly the rows of the first query,")
@@ -167,7 +167,7 @@ def test_a_zero_key_that_nobody_asked_for() -> None:
     problem = problem_of()
     total = np.exp(evaluate(problem).state.logits).sum(axis=-1, keepdims=True)
     actual = weights(problem) * total / (total + 2.0)
-    assert first(problem, actual) == "sum to less than one, as if 2 more keys had logit 0 and value 0"
+    assert first(problem, actual) == "sum to less than 1, as if 2 more keys had logit 0 and value 0"
 
 
 def test_hidden_blocks_that_count_as_keys() -> None:
@@ -177,7 +177,7 @@ def test_hidden_blocks_that_count_as_keys() -> None:
     total = np.exp(evaluate(problem).state.logits).sum(axis=-1, keepdims=True)
     actual = weights(problem) * total / (total + np.array([0.0, 1.0, 2.0, 0.0, 0.0])[:, None])
     words = "as if each fully masked block of 4 keys were one more key of logit 0 and value 0"
-    assert first(problem, actual) == f"sum to less than one, {words}"
+    assert first(problem, actual) == f"sum to less than 1, {words}"
 
 
 def test_keys_that_count_twice() -> None:

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from itertools import product
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conformance.spec import yaml_syntax
 from conformance.spec.case import ArrayMask, Case
 from conformance.spec.matrix import expand, label, labels, merge, set_value, without_metadata
 from conformance.spec.mistakes import Fault
@@ -75,6 +76,17 @@ def test_defaults_may_have_a_matrix(cases: Load) -> None:
 def test_metadata_is_for_nobody_and_shown(cases: Load) -> None:
     (case,) = cases(HEAD + "  - {name: one, x-source: a paper, inputs: {x-note: [1, {a: 2}]}}\n")
     assert "x-source: a paper" in case.yaml
+
+
+def test_the_yaml_of_a_case_is_its_expanded_entry(cases: Load) -> None:
+    mask = "{kind: additive, axes: [k], values: [.inf, -.inf, 0, 1e-5, 0, 0, 0]}"
+    (case,) = cases(HEAD + f"  - {{matrix: {{masks.0.values.0: [-0.5]}}, masks: [{mask}], name: one}}\n")
+    read = yaml_syntax.read(case.yaml, "case.yaml")
+    assert not read.mistakes
+    assert list(read.data)[0] == "name"
+    assert read.data["masks"] == [{"kind": "additive", "axes": ["k"], "values": [-0.5, -inf, 0, 1e-5, 0, 0, 0]}]
+    assert read.data["head_dim"] == 8
+    assert "matrix" not in read.data
 
 
 @pytest.mark.parametrize(
