@@ -26,23 +26,30 @@ def main() -> None:
 
 def listing() -> dict[str, Any]:
     """The Python version, every distribution with its version, and the digest, or the reason why there is none."""
-    found = [each for each in distributions() if each.metadata["Name"]]
-    versions = {str(each.metadata["Name"]): str(each.version) for each in found}
+    found = installed()
+    versions = {name: version for name, version, _ in found}
     digest, reason = fingerprint(found)
     return {"python": list(sys.version_info[:3]), "distributions": versions, "fingerprint": digest, "reason": reason}
 
 
-def fingerprint(found: list[Distribution]) -> tuple[str, str]:
+def installed() -> list[tuple[str, str, Distribution]]:
+    """Name and version of every distribution of this interpreter; each METADATA is parsed once."""
+    metadata = ((each.metadata, each) for each in distributions())
+    return [(str(about["Name"]), str(about["Version"]), each) for about, each in metadata if about["Name"]]
+
+
+def fingerprint(found: list[tuple[str, str, Distribution]]) -> tuple[str, str]:
     """
     The digest of all installed distributions and "", or "" and the reason why there is no digest.
+
+    found: name and version of each.
 
     It covers the RECORD of every distribution, which has the hash of each file, and the size and time of each file that
     was changed after installation. There is no digest if a distribution is installed in editable mode or without a
     RECORD.
     """
     total = hashlib.sha256(sys.version.encode())
-    for each in sorted(found, key=lambda each: str(each.metadata["Name"])):
-        name = str(each.metadata["Name"])
+    for name, version, each in sorted(found, key=lambda each: each[0]):
         if name.lower().replace("_", "-") == PACKAGE:
             continue
         if '"editable": true' in (each.read_text("direct_url.json") or ""):
@@ -50,7 +57,7 @@ def fingerprint(found: list[Distribution]) -> tuple[str, str]:
         record = each.read_text("RECORD")
         if record is None:
             return "", f"{name} was installed without a RECORD of its files"
-        total.update(f"{name} {each.version}\n".encode())
+        total.update(f"{name} {version}\n".encode())
         total.update(_without_compiled(record).encode())
         for line in _changed(each, record):
             total.update(line.encode())

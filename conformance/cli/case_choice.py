@@ -149,7 +149,7 @@ def _matching(ids: Collection[str], globs: Sequence[str]) -> set[str]:
             near = near_glob(glob, ids)
             hint = f"did you mean {shlex.quote(near)}? " if near else ""
             raise UsageError(f"no case matches {glob}; {hint}conformance list cases prints all ids")
-        if note := old_name_note(glob, ids):
+        if glob not in ids and (note := old_name_note(glob, ids)):
             print(f"conformance: {note}", file=sys.stderr)
     return covered(ids, globs)
 

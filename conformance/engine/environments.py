@@ -1,7 +1,6 @@
 """The machine, its settings, and the interpreters that workers run in: what a reply depends on besides the call."""
 
 import functools
-import importlib.metadata
 import os
 import re
 import shlex
@@ -121,7 +120,7 @@ class Requiring(Protocol):
 @functools.cache
 def our_own() -> Environment:
     """The environment `default`: the interpreter of this process."""
-    found = {dist.metadata["Name"]: dist.version for dist in importlib.metadata.distributions()}
+    found = {name: version for name, version, _ in fingerprint.installed()}
     return Environment("default", sys.executable, sys.version.split()[0], _canonical(found))
 
 
