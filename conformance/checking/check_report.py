@@ -8,7 +8,7 @@ from typing import Any
 
 from conformance.checking.arithmetic import ROUNDING, ordinary
 from conformance.checking.observation import SettledFunction, Varying
-from conformance.checking.signature import LAYOUTS, MaskForm, Signature
+from conformance.checking.signature import DTYPES, LAYOUTS, MaskForm, Signature
 from conformance.diagnosis.explanation import sentence
 from conformance.engine.records import Key, LoggedCell, LoggedDiagnosis
 from conformance.engine.run_folder import Run
@@ -198,6 +198,23 @@ def added_mask_notes(diagnoses: Iterable[LoggedDiagnosis], mask: str | None) -> 
     decisions = [way for each in diagnoses for cause in each.reported for way in cause.decisions.items()]
     if mask is not None and (f"number_mask[{mask}]", "added") in decisions:
         yield f"if the argument {mask} is meant to be added to the logits, check with --map {mask}=bias"
+
+
+def dtype_notes(verdicts: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """
+    Yield how to leave out the dtypes in which every call raises, if there are others.
+
+    verdicts: dtype and verdict of each call.
+    """
+    made: dict[str, set[str]] = defaultdict(set)
+    for dtype, verdict in verdicts:
+        if verdict != "unsupported":
+            made[dtype].add(verdict)
+    raising = [dtype for dtype in DTYPES if made[dtype] == {"error"}]
+    others = " ".join(f"--dtype {dtype}" for dtype in DTYPES if made[dtype] and dtype not in raising)
+    if raising and others:
+        them = " or ".join(raising)
+        yield f"every call in {them} raises; if the function is not meant to take {them}, check it with {others}"
 
 
 def headline(given: str, run: Run, causes: tuple[CheckCause, ...], *, conforms: bool) -> str:

@@ -18,6 +18,7 @@ from conformance.checking.check_report import (
     added_mask_notes,
     cause_lines,
     causes,
+    dtype_notes,
     headline,
     outcomes,
     settled_notes,
@@ -260,11 +261,12 @@ def _finished(
     named = {case for finding in findings(run) if finding.explained for case, _ in finding.cells}
     named |= {case for (case, _), cell in run.judged.items() if cell.known is not None}
     unsettled = begun.unsettled.notes() if begun.unsettled else ()
-    diagnoses = run.diagnoses.values()
+    diagnoses, dtypes = run.diagnoses.values(), {case.id: case.dtype for case in begun.cases}
     further = (
         *accepted_notes(diagnoses),
         *varying_notes(begun.varies, named),
         *added_mask_notes(diagnoses, begun.mask),
+        *dtype_notes((dtypes[case], cell.verdict) for (case, _), cell in run.judged.items()),
     )
     notes = (*begun.notes, *further, *unsettled, *alternatives.notes())
     return Checked(request, run, decision, notes)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from conformance.checking.adapter_text import ADAPTER
-from conformance.checking.check_report import VARIES, cause_lines, causes, headline, varying_notes
+from conformance.checking.check_report import VARIES, cause_lines, causes, dtype_notes, headline, varying_notes
 from conformance.checking.function_check import Checked
 from conformance.checking.preflight import Calling
 from conformance.checking.target import CheckError
@@ -18,6 +18,7 @@ from conformance.report.findings import Finding
 
 from ..running import records
 
+HERE = Path(__file__).parent
 Check = Callable[..., Checked]
 
 
@@ -87,6 +88,37 @@ def test_a_function_that_adds_its_mask_is_told_how_to_check_it_so(checked: Check
     done = checked("plain_sdpa:added", *OF_ADDED_MASK)
     assert sentences(done)[0].startswith("it adds the numbers of an integer or boolean mask to the logits")
     assert "if the argument mask is meant to be added to the logits, check with --map mask=bias" in done.lines()
+
+
+def test_a_dtype_in_which_every_call_raises_can_be_left_out(checked: Check, tmp_path: Path) -> None:
+    text = (HERE / "plain_sdpa.py").read_text(encoding="utf-8")
+    text += "\n\ndef narrow(query, key, value, mask=None):\n    if query.dtype == np.float64:\n"
+    text += "        raise TypeError('float64 is too wide')\n    return right(query, key, value, mask)\n"
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    done = checked(f"{tmp_path / 'mine.py'}:narrow", "shapes/s*", "causal/offset/moved*")
+    assert not done.decision.conforms
+    (note,) = (line for line in done.lines() if line.startswith("every call"))
+    assert note == (
+        "every call in float64 raises; if the function is not meant to take float64, "
+        "check it with --dtype float32 --dtype float16"
+    )
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "said"),
+    [
+        ([("float32", "pass"), ("float64", "error"), ("float64", "unsupported"), ("float16", "fail")], ["float64"]),
+        ([("float32", "pass"), ("float64", "error"), ("float16", "error")], ["float64 or float16"]),
+        ([("float32", "pass"), ("float64", "error"), ("float64", "fail")], []),
+        ([("float32", "error"), ("float64", "error")], []),
+        ([("float32", "unsupported"), ("float64", "error")], []),
+    ],
+)
+def test_only_a_dtype_without_any_reply_is_suggested_to_be_left_out(
+    verdicts: list[tuple[str, str]], said: list[str]
+) -> None:
+    notes = list(dtype_notes(verdicts))
+    assert [note.partition(" raises;")[0] for note in notes] == [f"every call in {each}" for each in said]
 
 
 def test_a_function_that_is_meant_to_add_its_mask_conforms(checked: Check) -> None:

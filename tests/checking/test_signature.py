@@ -61,14 +61,13 @@ def test_an_unknown_argument_keeps_its_default_and_is_told() -> None:
             "x, params",
             (
                 "attend(x, params) takes 2 arguments by position; mha is called as "
-                "attend(query, key, value, params, num_heads, mask), where only mask is optional; name the argument for "
-                "its key with --map ARGUMENT=key, or check a function that is called in this way and calls attend"
+                "attend(query, key, value, params, num_heads, mask), where only mask is optional; name the argument "
+                "for its key with --map ARGUMENT=key, or check a function that is called in this way and calls attend"
             ),
         ),
         (
             "x, wq, wk, wv, wo",
             (
-                "roles are mask, is_causal, causal_alignment, scale, bias, key_padding_mask, num_kv_heads, window, softcap, "
                 "dropout_p, need_weights, average_weights, enable_gqa, training, deterministic; "
                 "sdpa is called as attend(query, key, value, mask), where only mask is optional"
             ),

@@ -83,7 +83,7 @@ def test_the_yaml_of_a_case_is_its_expanded_entry(cases: Load) -> None:
     (case,) = cases(HEAD + f"  - {{matrix: {{masks.0.values.0: [-0.5]}}, masks: [{mask}], name: one}}\n")
     read = yaml_syntax.read(case.yaml, "case.yaml")
     assert not read.mistakes
-    assert list(read.data)[0] == "name"
+    assert next(iter(read.data)) == "name"
     assert read.data["masks"] == [{"kind": "additive", "axes": ["k"], "values": [-0.5, -inf, 0, 1e-5, 0, 0, 0]}]
     assert read.data["head_dim"] == 8
     assert "matrix" not in read.data
