@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from conformance.bridge.profile import Profile
-from conformance.checking.probe_calls import BASIS, ENOUGH, Answers, Expectations, is_open, is_ordinary, is_plain
+from conformance.checking.probe_calls import BASIS, ENOUGH, SHORT, Answers, Expectations, is_open, is_ordinary, is_plain
 from conformance.deviations.deviation import Dialect
 from conformance.diagnosis.behaviour_profile import Probe
 from conformance.diagnosis.coarser_arithmetic import hardly_within
@@ -129,10 +129,6 @@ def _would_conform(judged: Judged, name: str) -> bool:
     return all(each.verdict == "pass" for each in compare_all(expected, judged.actual, profile))
 
 
-# Maximum number of keys of a call with short sums.
-SHORT = 16
-
-
 def evident_cause(answers: Answers, expected: Expectations, declared: Dialect, profile: Profile) -> dict[str, str]:
     """
     Return the deviation that most plain cases already show, else most cases with ordinary masks; {} if there is none.
@@ -192,11 +188,11 @@ def calibrated(
 
 
 def _plain(answers: Answers, dtype: str) -> Answers:
-    """Return the plain answers with short sums: in long sums, a coarse accumulator looks like a coarse softmax."""
+    """Return the answers to plain cases in a dtype with few keys."""
     return [
         (cell, outcome)
         for cell, outcome in answers
-        if cell.case.dtype == dtype and is_plain(cell.case) and cell.route.problem.seq_len_k <= SHORT
+        if cell.case.dtype == dtype and is_plain(cell.case) and cell.case.seq_len_k <= SHORT
     ]
 
 

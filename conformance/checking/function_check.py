@@ -301,7 +301,7 @@ def _begin_own(request: CheckRequest, folder: Path) -> _Begun:
     chosen = _chosen(cases, request.globs)
     declared = read_declared(request.declare, slots(signature, {}), materialise(cases[0]))
     judge = Judge()
-    settled = settle(request.target, signature, declared, request.profile, cases, request.timeout, judge)
+    settled = settle(request.target, signature, declared, request.profile, (cases, chosen), request.timeout, judge)
     subject = write_adapter(folder, settled.files(request.target), signature.device)
     unsettled = AcceptedFailures(signature, declared)
     return _Begun(

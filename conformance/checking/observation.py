@@ -290,14 +290,15 @@ def settle(
     signature: Signature,
     declared: Declared,
     profile: str | None,
-    cases: Sequence[Case],
+    cases: tuple[Sequence[Case], Sequence[Case]],
     timeout: float,
     judge: Judge,
 ) -> SettledFunction:
     """
     Ask plain cases and cases without consensus, and find out under which profile and dialect to judge.
 
-    judge: remembers what is expected of these calls for the judged run.
+    cases: all of the operator, and those that will be judged. judge: remembers what is expected of these calls for the
+    judged run.
     """
     given = profiles_by_dtype(profile, CANDIDATES) if profile else {}
     before = SettledFunction(
@@ -305,7 +306,7 @@ def settle(
     )
     with scratch() as folder:
         subject = write_adapter(Path(folder), before.files(target), signature.device)
-        answers = probe(asked_first(cases), subject, plan_of(subject), timeout)
+        answers = probe(asked_first(*cases), subject, plan_of(subject), timeout)
     expected = Expectations(judge)
     cause = evident_cause(answers, expected, declared.dialect, PROFILES[given.get(BASIS, ordinary(BASIS))](BASIS))
     read = {**calibrated(answers, expected, declared.dialect, cause), **given}

@@ -3,6 +3,8 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
+from math import prod
 
 import numpy as np
 
@@ -53,6 +55,8 @@ def import_paths(paths: Sequence[str]) -> dict[str, str]:
 BASIS = "float32"
 # Maximum number of cases of a kind that are used to find an evident deviation.
 ENOUGH = 12
+# Maximum number of keys of a plain case: in longer sums, a coarse accumulator looks like a coarse softmax.
+SHORT = 16
 # Maximum number of times that the process may die here; the judged run reports the crash.
 DEATHS = 1
 
@@ -150,9 +154,22 @@ class Expectations:
         return Probe(cell.case.id, cell.call.facts, cell.route.problem, expected, profile, outcome.outputs)
 
 
-def asked_first(cases: Sequence[Case]) -> list[Case]:
-    """Return the cases to ask first: plain cases, some with ordinary masks, and those without consensus."""
-    plain = [case for case in cases if is_plain(case)]
-    open_ = [case for case in cases if case not in plain and is_open(case, materialise(case))]
-    ordinary = [case for case in cases if is_ordinary(case) and case not in open_][:: max(1, len(cases) // 60)]
-    return [*plain, *ordinary[:ENOUGH], *open_]
+def asked_first(cases: Sequence[Case], chosen: Sequence[Case]) -> list[Case]:
+    """
+    Return the cases to ask first: plain cases, some with ordinary masks, and those without consensus.
+
+    cases: all of the operator. chosen: those that will be judged. What cannot matter to them is left out: plain cases
+    in other dtypes, and the cases without consensus if all of them have one. In BASIS, whose arithmetic is hardly ever
+    in doubt, few plain cases are enough.
+    """
+    short = [case for case in cases if is_plain(case) and case.seq_len_k <= SHORT]
+    basis = sorted((case for case in short if case.dtype == BASIS), key=lambda case: prod(case.axes.values()))
+    plain = basis[: 2 * ENOUGH]
+    others = {case.dtype for case in chosen} - {BASIS}
+    plain += [case for case in short if case.dtype in others]
+    closed = (case for case in cases if is_ordinary(case) and not is_open(case, materialise(case)))
+    ordinary = islice(closed, 0, None, max(1, len(cases) // 60))
+    open_: list[Case] = []
+    if any(is_open(case, materialise(case)) for case in chosen):
+        open_ = [case for case in cases if not is_plain(case) and is_open(case, materialise(case))]
+    return [*plain, *islice(ordinary, ENOUGH), *open_]

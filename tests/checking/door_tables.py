@@ -10,14 +10,19 @@ import pytest
 
 DOORS = Path(__file__).parent / "doors"
 
-# What JAX computes gets fewer cases: without jit, each operator is compiled for each shape, up to a second for a call.
-# So do wrong functions of PyTorch: that all cases together name one cause is shown with NumPy (tests/everyday).
+# Frameworks get fewer cases: JAX compiles each operator for each shape, up to a second for a call. That all cases
+# together name one cause is shown with NumPy (tests/everyday).
 FEW = (
     "shapes/self_attention/*",
     "shapes/cross_attention/three*",
     "masks/key_padding/trailing*",
     "masks/attention_2d/*",
 )
+# Further cases for functions with arguments for a causal mask and for grouped heads.
+WITH_ARGUMENTS = (*FEW, "causal/square/*", "parameters/grouped_heads/two_groups*")
+
+# Wrong functions are wrong in every dtype.
+ONE_DTYPE = ("float32",)
 
 
 def table(name: str, files: str = "*_*") -> Iterator[Any]:

@@ -6,16 +6,16 @@ import pytest
 
 from conformance.checking.function_check import Checked
 
-from .door_tables import FEW, assert_it_conforms, assert_it_is_named, table
+from .door_tables import ONE_DTYPE, WITH_ARGUMENTS, assert_it_conforms, assert_it_is_named, table
 
 Check = Callable[..., Checked]
 
 
 @pytest.mark.parametrize("given", list(table("RIGHT", "jax_functions")))
 def test_a_right_one_conforms(checked: Check, given: str) -> None:
-    assert_it_conforms(checked(given, *FEW, "causal/*", "parameters/grouped_heads/*"))
+    assert_it_conforms(checked(given, *WITH_ARGUMENTS, "causal/rectangular/*"))
 
 
 @pytest.mark.parametrize(("given", "said"), list(table("WRONG", "jax_functions")))
 def test_a_wrong_one_is_named(checked: Check, given: str, said: str) -> None:
-    assert_it_is_named(checked(given, *FEW, "causal/*", "parameters/grouped_heads/*"), said)
+    assert_it_is_named(checked(given, *WITH_ARGUMENTS, dtypes=ONE_DTYPE), said)

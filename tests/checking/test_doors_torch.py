@@ -6,16 +6,21 @@ import pytest
 
 from conformance.checking.function_check import Checked
 
-from .door_tables import FEW, assert_it_conforms, assert_it_is_named, table
+from .door_tables import DOORS, ONE_DTYPE, WITH_ARGUMENTS, assert_it_conforms, assert_it_is_named, table
 
 Check = Callable[..., Checked]
 
 
 @pytest.mark.parametrize("given", list(table("RIGHT", "torch_*")))
 def test_a_right_one_conforms(checked: Check, given: str) -> None:
-    assert_it_conforms(checked(given))
+    assert_it_conforms(checked(given, *WITH_ARGUMENTS, "causal/rectangular/*"))
+
+
+@pytest.mark.frameworks
+def test_a_right_one_conforms_in_all_cases(checked: Check) -> None:
+    assert_it_conforms(checked(f"{DOORS / 'torch_functions.py'}:wrapped"))
 
 
 @pytest.mark.parametrize(("given", "said"), list(table("WRONG", "torch_*")))
 def test_a_wrong_one_is_named(checked: Check, given: str, said: str) -> None:
-    assert_it_is_named(checked(given, *FEW, "causal/*", "parameters/grouped_heads/*"), said)
+    assert_it_is_named(checked(given, *WITH_ARGUMENTS, dtypes=ONE_DTYPE), said)
