@@ -23,23 +23,16 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("steady")
 
-CACHE = pytest.StashKey[str]()
-
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """
-    Give the session a result cache, which its processes share: what one test computes others know.
-
-    CI gives it the folder of its run of all frameworks, for a cache knows by what code a reply was computed.
-    """
-    if "CONFORMANCE_CACHE" not in os.environ:
-        os.environ["CONFORMANCE_CACHE"] = config.stash[CACHE] = tempfile.mkdtemp(prefix="conformance-tests-")
+    """Give the session a result cache of its own, which its processes share: what one test computes others know."""
+    if not hasattr(config, "workerinput"):
+        os.environ["CONFORMANCE_CACHE"] = tempfile.mkdtemp(prefix="conformance-tests-")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Remove the folder, unless it was given."""
-    if CACHE in config.stash:
-        shutil.rmtree(config.stash[CACHE], ignore_errors=True)
-        del os.environ["CONFORMANCE_CACHE"]
+    """Remove it."""
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ.pop("CONFORMANCE_CACHE"), ignore_errors=True)
