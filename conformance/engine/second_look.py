@@ -45,7 +45,7 @@ class Closeness:
     How much a second look does for each subject.
 
     failures: for how many kinds of rejected cells the smallest cell is repeated. alone: how many of these are also
-    repeated in a fresh process. subset: for how many passing cells invariants are checked. reshape: whether shapes that
+    repeated in a fresh process, each of which imports the framework: the smallest, then unexplained ones. subset: for how many passing cells invariants are checked. reshape: whether shapes that
     were not called before are allowed. left_out: invariants that are not checked.
     """
 
@@ -110,8 +110,10 @@ class SecondLook:
         for cells in by_subject.values():
             kinds = self._kinds(cells)
             smallest = sorted((same[0] for same in kinds), key=lambda pending: pending.size)
-            for number, pending in enumerate(smallest):
-                yield from _repeats(pending, alone=number < self._closeness.alone)
+            unexplained = (pending for pending in smallest if pending.is_unexplained)
+            lonely = list(dict.fromkeys((*smallest[:1], *unexplained)))[: self._closeness.alone]
+            for pending in smallest:
+                yield from _repeats(pending, alone=pending in lonely)
             themes = {each.theme: each for each in reversed(cells) if not each.red and each.theme}
             read = [*themes.values(), *(pending for same in kinds for pending in _to_read(same))]
             for pending in cells:
