@@ -15,11 +15,11 @@ from typing import Literal
 from conformance.bounds.outputs import UnderivedBound
 from conformance.deviations.catalogue import candidates, evaluate
 from conformance.deviations.deviation import Dialect, Reply
-from conformance.deviations.names import slot_of
+from conformance.deviations.names import FRAMEWORK_BITS, prior, slot_of
 from conformance.diagnosis.candidates import Cause
 from conformance.diagnosis.diagnosis import diagnose
 from conformance.diagnosis.evidence import OF_FILL, Change, Evidence
-from conformance.diagnosis.explanation import CANONICAL, OF_NONFINITE, Way, explain, taking
+from conformance.diagnosis.explanation import CANONICAL, OF_NONFINITE, Explanation, Way, explain, plain_ways, taking
 from conformance.diagnosis.suspect import Suspect
 from conformance.spec.problem import Problem
 from conformance.verdicts.expectation import Expectation, expect
@@ -71,18 +71,25 @@ class Reading:
         return declared_way(self.probe, decision) in self.refuted.get(decision, ())
 
 
-def ways(problem: Problem, declared: Dialect) -> dict[str, tuple[str, ...]]:
-    """Every decision that applies to this call, with the ways that can differ in it, canonical first."""
+def ways(problem: Problem, dialect: Dialect) -> dict[str, tuple[str, ...]]:
+    """
+    Every decision that applies to this call, with the ways that can differ in it, canonical first.
+
+    Rare mistakes and those of kernels are left out, except the ways of `dialect`: that a reply has no such mistake is
+    no behaviour.
+    """
     without_array = {operand.slot for operand in problem.mask_operands if operand.element == "flag"}
     found: dict[str, dict[str, None]] = {}
     for deviation in candidates(problem):
         family, slot = slot_of(deviation.decision)
-        if slot in without_array and family in OF_ARRAYS:
+        if prior(deviation.decision, deviation.name) > FRAMEWORK_BITS or (
+            slot in without_array and family in OF_ARRAYS
+        ):
             continue
         names = found.setdefault(deviation.decision, {CANONICAL: None})
         if deviation.name != problem.dtype and (deviation.problem is None or deviation.problem(problem) is not problem):
             names[deviation.name] = None
-    for decision, name in declared.items():
+    for decision, name in dialect.items():
         found.setdefault(decision, {CANONICAL: None})[name] = None
     return {decision: tuple(names) for decision, names in found.items()}
 
@@ -95,7 +102,7 @@ def read(probe: Probe, dialect: Dialect | None, explained: Iterable[Way] = ()) -
         return Reading(probe, None)
     open_: dict[str, tuple[str, ...]] = {}
     refuted: dict[str, frozenset[str]] = {}
-    for decision, names in ways(probe.problem, probe.dialect).items():
+    for decision, names in ways(probe.problem, {**probe.dialect, **dialect}).items():
         wrong = [name for name in names if _refutes(suspect, base, (decision, name))]
         remaining = [name for name in names if name not in wrong]
         refuted[decision] = frozenset(_as_documented(probe, decision, name) for name in wrong)
@@ -291,7 +298,10 @@ class BehaviourProfile:
 def behaviour_profile(probes: Sequence[Probe]) -> BehaviourProfile:
     """Read the dialect of one subject from its replies."""
     found = readings(probes)
-    named = dict.fromkeys(decision for probe in probes for decision in ways(probe.problem, probe.dialect))
+    taken = [
+        (probe, {**probe.dialect, **(reading.dialect or {})}) for probe, reading in zip(probes, found, strict=True)
+    ]
+    named = dict.fromkeys(decision for probe, dialect in taken for decision in ways(probe.problem, dialect))
     decisions = sorted(named, key=lambda decision: slot_of(decision)[1] is None)
     unexplained = tuple(reading.probe.case for reading in found if reading.dialect is None)
     return BehaviourProfile(tuple(_line(decision, found) for decision in decisions), unexplained, found)
@@ -314,8 +324,13 @@ def _cell(probe: Probe) -> Evidence:
     suspect = probe.suspect()
     if suspect.conforms_under(probe.dialect):
         return replace(probe, actual=None)
-    found = explain(probe.problem, probe.declared, probe.profile, suspect.actual)
-    return replace(probe, found=tuple(each.way for each in found))
+    return replace(probe, found=tuple(each.way for each in _explanations(probe, suspect)))
+
+
+def _explanations(probe: Probe, suspect: Suspect) -> tuple[Explanation, ...]:
+    """The single ways that explain a reply; those of kernels and rare ones only if no other does."""
+    call = probe.problem, probe.declared, probe.profile, suspect.actual
+    return explain(*call, plain_ways(probe.problem, probe.dialect)) or explain(*call)
 
 
 def _reading(probe: Probe, cell: Evidence, cause: Cause | None) -> Reading:

@@ -45,8 +45,9 @@ class Closeness:
     How much a second look does for each subject.
 
     failures: for how many kinds of rejected cells the smallest cell is repeated. alone: how many of these are also
-    repeated in a fresh process, each of which imports the framework: the smallest, then unexplained ones. subset: for how many passing cells invariants are checked. reshape: whether shapes that
-    were not called before are allowed. left_out: invariants that are not checked.
+    repeated in a fresh process, each of which imports the framework: the smallest, then unexplained ones. subset: for
+    how many passing cells invariants are checked. reshape: whether shapes that were not called before are allowed.
+    left_out: invariants that are not checked.
     """
 
     failures: int = 6
