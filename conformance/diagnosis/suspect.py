@@ -72,10 +72,28 @@ class Suspect:
         """
         Whether the reply is within the bound under `dialect`, even if that hardly differs from the declared answer.
 
-        In half precision, the bound of arithmetic that rounds every step is accepted too. This is used for causes that
-        other replies have shown, and such a cause may make the coarse arithmetic visible.
+        In half precision, the bound of arithmetic that rounds every step is accepted too, and in any precision the
+        worst case of summation. This is used for causes that other replies have shown, and such a cause may make the
+        coarse arithmetic visible.
         """
-        return any(self._is_within(dialect, profile) for profile in self._profiles())
+        return any(self._is_within(dialect, profile) for profile in self._profiles()) or self._is_possible(dialect)
+
+    def _is_possible(self, dialect: Dialect) -> bool:
+        """
+        Whether some order of summation gives the reply under `dialect`, and that differs more from the declared answer.
+
+        The bound assumes that roundings average out. A finite fill makes many weights equal, and if a sum adds them one
+        by one, each is rounded in the same direction.
+        """
+        answer = self._answer(dialect, self.profile.score)
+        if answer is None:
+            return False
+        bounds = _bounds(answer, self.declared, self.profile)
+        possible = not any(
+            compare(name, expected, self.actual[name], bounds[name], rms_gate=False).impossible
+            for name, expected in answer.reply.items()
+        )
+        return possible and any(_is_beyond_worst(self.declared, answer.reply, name, bounds[name]) for name in bounds)
 
     def conforms_under(self, dialect: Dialect) -> bool:
         """Whether the reply is within the bound under `dialect` with the declared arithmetic."""
@@ -117,6 +135,15 @@ class Suspect:
             if not _near(self.actual[name], expected.values, expected.dtype, self.declared.bounds[name]):
                 return False
         return True
+
+
+def _is_beyond_worst(declared: Expectation, reply: Reply, name: str, bound: Bound) -> bool:
+    """Whether two expected replies differ by more than twice the worst case in some element."""
+    one, other = declared.reply[name].values, reply[name].values
+    if one.shape != other.shape:
+        return True
+    with np.errstate(invalid="ignore"):
+        return bool(np.any(np.abs(one - other) > 2.0 * bound.worst))
 
 
 def _rounding_results(profile: Profile, dialect: Dialect) -> Profile:
