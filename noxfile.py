@@ -23,8 +23,9 @@ CONSTRAINTS = str(ROOT / ".ci" / "constraints.txt")
 MEGABYTES = 1190
 """Wheels of all frameworks and what they need, CPU builds (measured 2026-11-20)."""
 
-SIDE_BY_SIDE = ("-n", "logical", "--maxprocesses", "4", "--dist", "loadfile", "--no-loadscope-reorder")
-"""Files of tests on every core, since what a file prepares is dear; at most four: frameworks take 2 GB each."""
+SIDE_BY_SIDE = ("-n", str(min(4, (os.cpu_count() or 1) + 1)), "--dist", "loadfile", "--no-loadscope-reorder")
+"""Files of tests on every core, since what a file prepares is dear, and one more, since tests wait for processes; at
+most four: frameworks take 2 GB each."""
 
 
 def install(session: nox.Session, *targets: str) -> None:
