@@ -87,20 +87,19 @@ def test_scores_have_the_range_of_a_finer_result(logit: float, *, nan: bool) -> 
 @pytest.mark.parametrize(("factor", "conforms"), [(1.0, True), (1.0 + 2.0**-12, False)])
 def test_equal_weights_that_are_added_one_by_one_are_a_worst_case(factor: float, *, conforms: bool) -> None:
     """Each of 256 weights of exp(-17) is less than half a unit in the last place of the sum, 1, and is lost."""
-    logits = np.float32([7.0, *np.zeros(256)])
+    logits = np.array([7.0, *np.zeros(256)], dtype=np.float32)
     shown = MaskOperand("mask", ("attention",), "bool", np.arange(257).reshape(1, 1, 1, 257) == 0)
-    values = np.float32([1.0, *np.full(256, 100.0)])
+    values = np.array([1.0, *np.full(256, 100.0)], dtype=np.float32)
     problem, profile = one_query(logits, values, shown, dtype="float32"), Profile.uniform("float32")
     weights = np.exp(np.where(shown.values.ravel(), logits, np.float32(-10.0)) - np.float32(7.0))
-    total, output = np.float32(0.0), np.float32(0.0)
-    for weight in weights:
-        total = np.float32(total + weight)
-    for weight, value in zip(weights / total, values, strict=True):
-        output = np.float32(output + weight * value)
+    total = np.cumsum(weights, dtype=np.float32)[-1]
+    output = np.cumsum(weights / total * values, dtype=np.float32)[-1:]
     assert total == 1.0
     declared, fill = expect(problem, {}, profile), {"mask_fill": "puts_-10"}
     actual = {
-        "output": to_tensor(np.reshape(round_to(np.float64(output) * factor, "float32"), (1, 1, 1, 1)), "float32")
+        "output": to_tensor(
+            np.reshape(round_to(output.astype(np.float64) * factor, "float32"), (1, 1, 1, 1)), "float32"
+        )
     }
     suspect = Suspect(problem, declared, profile, actual)
     assert not suspect.conforms_under(fill)
