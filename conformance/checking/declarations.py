@@ -96,5 +96,5 @@ def _check(decision: str, name: str, slots: tuple[str, ...], example: Problem) -
         raise CheckError(f"--declare {decision}={name}: {error}") from None
     slot = slot_of(decision)[1]
     if slot is not None and slot not in slots:
-        known = ", ".join(slots) or "none"
-        raise CheckError(f"--declare {decision}={name}: the function has no argument {slot}, only {known}")
+        known = f"its mask arguments are {', '.join(slots)}" if slots else "it has no mask argument"
+        raise CheckError(f"--declare {decision}={name}: the function has no mask argument {slot}; {known}")

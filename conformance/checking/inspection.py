@@ -138,8 +138,8 @@ def constructor(called: str, kind: Any) -> dict[str, str]:
         if each.name not in found and each.default is None:
             known = ", ".join(names[0] for names in BUILT_WITH.values())
             raise CheckError(
-                f"{called}(...) needs an argument {each.name!r} that check does not know: give it a default, or write "
-                f"a function that builds the layer; check passes {known}"
+                f"{called}(...) needs an argument {each.name!r} that check does not know: give it a default, or check "
+                f"a subclass that sets it; check passes {known}"
             )
     return found
 

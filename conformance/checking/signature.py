@@ -209,7 +209,7 @@ def read_signature(
         raise CheckError(
             f"{called}({', '.join(each.name for each in parameters)}) takes {len(positional)} arguments by position; "
             f"{_convention(operator, called)}; name the argument for its {missing[0]} with "
-            f"--map ARGUMENT={missing[0]}, or check a function that is called in this way and calls {called}"
+            f"--map ARGUMENT={missing[0]}, or check a wrapper of {called} that is called in this way"
         )
     _unnamed_mask(roles, parameters)
     rest = [each for each in parameters if each.name not in roles]

@@ -120,7 +120,8 @@ def load_cases(paths: Sequence[Path], globs: Sequence[str], tag: str | None) -> 
     if tag is not None:
         cases = tuple(case for case in cases if tag in case.tags)
     if not cases:
-        raise UsageError("there is no case in the given paths; see conformance list cases")
+        tagged = "" if tag is None else f" with the tag {tag}"
+        raise UsageError(f"there is no case{tagged} in the given paths; see conformance list cases")
     matching = _matching({case.id for case in cases}, globs)
     return tuple(case for case in cases if case.id in matching) if globs else cases
 

@@ -18,7 +18,7 @@ from conformance.report.port_text import FILE, PAGE, lines, markdown, record
 from conformance.report.probe_report import FILE as PROBE
 from conformance.spec.old_names import current_record
 
-OPERATORS = {"sdpa": "attention of given heads (sdpa)", "mha": "multi-head attention with projections (mha)"}
+OPERATORS = {"sdpa": "attention without projections (sdpa)", "mha": "multi-head attention with projections (mha)"}
 
 
 def port(arguments: argparse.Namespace) -> int:

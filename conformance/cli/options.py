@@ -157,7 +157,7 @@ def add_no_cache(parser: Parser) -> None:
 
 def add_probing(parser: Parser) -> None:
     """Add the options of the commands that probe subjects."""
-    parser.set_defaults(paths=[], case=[], resume=False, thorough=False)
+    parser.set_defaults(paths=[], case=[], resume=None, thorough=False)
     add_showing(parser)
     add_repeated(parser, "--env", metavar="NAME=PYTHON", help_text="also probe in another environment; may be repeated")
     add_workers(parser)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from conformance.cli.argument_parser import FULL, UsageError, resumable, sentence
+from conformance.cli.argument_parser import FULL, EnvironmentFault, UsageError, resumable, sentence
 from conformance.cli.offer import Offer
 from conformance.disk import identity
 from conformance.engine.records import JudgedCell, Key
@@ -86,12 +86,14 @@ def open_folder(arguments: argparse.Namespace, offer: Offer, cases: Sequence[Cas
             folder.mkdir(parents=True, exist_ok=True)
             opened = _begun(folder, RunLog.create(folder / LOG), first, cases)
     except FileExistsError as error:
-        raise UsageError(f"{folder} has a run already: choose another --out, or add --resume") from error
+        also = "" if arguments.resume is None else ", or add --resume"  # None: the command has no such option
+        raise UsageError(f"{folder} has a run already: choose another --out{also}") from error
     except RunLogError as error:
         raise UsageError(str(error)) from error
     except OSError as error:
         if error.errno in FULL:
-            raise resumable(error, folder) from error
+            fault = EnvironmentFault(sentence(error)) if arguments.resume is None else resumable(error, folder)
+            raise fault from error
         raise UsageError(sentence(error)) from error
     if not opened.log.locked:
         print(f"conformance: files in {folder} cannot be locked: do not start a second run there", file=sys.stderr)
@@ -152,7 +154,8 @@ def _see_same(first: Mapping[str, Any], cases: str, records: LoggedRecords) -> N
     same["cases"] = _digest(records[1 : 1 + case_count(before)]) == cases
     for what in ("cases", *same):
         if not same[what]:
-            raise UsageError(f"cannot resume: the {what} of that run differ; start a new run without --resume")
+            changed = {"judge": "code that judges"}.get(what, what)
+            raise UsageError(f"cannot resume: the {changed} changed since that run; start a new run without --resume")
 
 
 def point_latest(folder: Path) -> None:

@@ -248,7 +248,8 @@ class Condition(BaseModel):
             yield "with a mask array passed unchanged" if self.verbatim else "with masks converted for their argument"
         yield from (f"with {slot} given" for slot in self.slots)
         yield from (f"without {slot}" for slot in self.without_slots)
-        yield from (f"with {slot} of type {element}" for slot, element in self.elements.items())
+        for slot, element in self.elements.items():
+            yield f"with {slot} given" if element == "flag" else f"with {slot} of type {element}"
         yield from (f"with a mask of kind {kind}" for kind in self.kinds)
         yield from (f"without a mask of kind {kind}" for kind in self.without_kinds)
         if self.fully_masked_row is not None:

@@ -214,7 +214,7 @@ def weight_facts(
     pattern = WeightPattern(problem, dialect, expected, actual, np.where(np.isfinite(tolerance), tolerance, 1.0))
     if not pattern.wrong.any():
         remaps = () if output is None else other_values(pattern, *output)
-        named = tuple(f"are right, but are multiplied with the wrong values: {each}" for each in remaps)
+        named = tuple(f"are right, but are multiplied by the wrong values: {each}" for each in remaps)
         return named or ("are right; the error arises in or after the product with V",)
     # weights may be far off, and a rule may give no finite numbers
     with np.errstate(over="ignore", invalid="ignore"):
@@ -235,7 +235,7 @@ def _lost(pattern: WeightPattern) -> list[str]:
 
 
 def _leaked(pattern: WeightPattern) -> list[str]:
-    return [f"are wrongly not zero {name}" for name in _names(pattern, pattern.leaked, pattern.masked)]
+    return [f"are wrongly nonzero {name}" for name in _names(pattern, pattern.leaked, pattern.masked)]
 
 
 def _names(pattern: WeightPattern, affected: Array, possible: Array) -> list[str]:

@@ -36,7 +36,7 @@ def test_what_true_means_is_for_the_caller() -> None:
         ("fully_masked_row=nul", "--declare fully_masked_row=nul: expected one of nan, uniform"),
         ("fully_masked_row=nul", "(or zero)"),
         ("dead_row=nan", "there is no decision 'dead_row'"),
-        ("polarity[maks]=ignore", "the function has no argument maks, only mask"),
+        ("polarity[maks]=ignore", "the function has no mask argument maks; its mask arguments are mask"),
         ("softmax_axis=queries", "diagnosed but not declared"),
     ],
 )

@@ -62,7 +62,7 @@ def test_an_unknown_argument_keeps_its_default_and_is_told() -> None:
             (
                 "attend(x, params) takes 2 arguments by position; mha is called as "
                 "attend(query, key, value, params, num_heads, mask), where only mask is optional; name the argument "
-                "for its key with --map ARGUMENT=key, or check a function that is called in this way and calls attend"
+                "for its key with --map ARGUMENT=key, or check a wrapper of attend that is called in this way"
             ),
         ),
         (

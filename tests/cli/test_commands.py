@@ -183,6 +183,9 @@ def test_a_run_is_not_written_over_another(project: Path) -> None:
     done = conformance(*once, cwd=project)
     assert done.returncode == 4
     assert "out has a run already: choose another --out, or add --resume" in done.stderr
+    probed = conformance("probe", "-a", "numpy.sdpa", "--out", "out", cwd=project)
+    assert probed.returncode == 4
+    assert "out has a run already: choose another --out\n" in probed.stderr
 
 
 @pytest.fixture
@@ -232,7 +235,7 @@ def test_an_interrupted_run_says_how_to_go_on(project: Path) -> None:
 def test_a_run_that_asked_something_else_is_not_resumed(cut: Path) -> None:
     done = conformance("run", "cases", "-a", f"{LIAR}[honest]", "--out", "out", "--resume", cwd=cut)
     assert done.returncode == 4
-    assert "cannot resume: the subjects of that run differ" in done.stderr
+    assert "cannot resume: the subjects changed since that run" in done.stderr
 
 
 def test_nothing_to_resume_says_so(project: Path) -> None:
@@ -313,6 +316,13 @@ def test_smoke_takes_only_cases_tagged_so(project: Path) -> None:
     done = conformance("smoke", "cases", "-a", f"{LIAR}[honest]", cwd=project)
     assert "7 pass" in done.stdout
     assert "8 pass" in conformance("run", "cases", "-a", f"{LIAR}[honest]", cwd=project).stdout
+
+
+def test_smoke_says_that_no_case_has_its_tag(project: Path) -> None:
+    with_suite(project, SUITE.replace("smoke", "slow"))
+    done = conformance("smoke", "cases", "-a", f"{LIAR}[honest]", cwd=project)
+    assert done.returncode == 4
+    assert "there is no case with the tag smoke in the given paths; see conformance list cases" in done.stderr
 
 
 def test_list_cases_prints_ids_and_validate_counts_problems(project: Path) -> None:

@@ -187,7 +187,8 @@ def test_port_refuses_subjects_of_different_operators(tmp_path: Path) -> None:
     done = conformance(tmp_path, "port", "numpy.sdpa", "numpy.mha")
     assert done.code == 4
     assert (
-        "numpy.sdpa computes attention of given heads (sdpa) and numpy.mha computes multi-head attention" in done.stderr
+        "numpy.sdpa computes attention without projections (sdpa) and numpy.mha computes multi-head attention"
+        in done.stderr
     )
     assert "calls can move only between subjects of one operator" in done.stderr
 

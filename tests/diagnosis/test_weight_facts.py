@@ -74,7 +74,7 @@ def test_values_that_right_weights_met_are_named(met: Callable[[Array], Array], 
     output = expected @ met(problem.value)
     tolerance = np.full(output.shape, 1e-9)
     told = weight_facts(problem, expected, expected, 1e-9 * expected, output=(output, tolerance))
-    assert f"are right, but are multiplied with the wrong values: {words}" in told
+    assert f"are right, but are multiplied by the wrong values: {words}" in told
     output[0, 1, 2, 3] += 1e-6
     told = weight_facts(problem, expected, expected, 1e-9 * expected, output=(output, tolerance))
     assert told == ("are right; the error arises in or after the product with V",)
@@ -121,10 +121,10 @@ def test_a_causal_loop_that_ends_early_loses_a_part_of_the_block() -> None:
 
 def test_leaked_places_are_those_of_the_mask() -> None:
     problem = causal(5, 5)
-    assert first(problem, np.full((BATCH, HEADS, 5, 5), 0.2)) == "are wrongly not zero for every key"
+    assert first(problem, np.full((BATCH, HEADS, 5, 5), 0.2)) == "are wrongly nonzero for every key"
     actual = weights(problem)
     actual[..., 3, 4] = 0.5
-    assert first(problem, actual) == "are wrongly not zero at 6 of 60 positions"
+    assert first(problem, actual) == "are wrongly nonzero at 6 of 60 positions"
 
 
 def test_a_tile_that_is_looked_up_by_its_first_query_leaks() -> None:
@@ -133,7 +133,7 @@ def test_a_tile_that_is_looked_up_by_its_first_query_leaks() -> None:
     problem = masked((key <= query) & (key >= query - 1))
     seen = np.array([[1, 0], [1, 1]], dtype=bool).repeat(4, axis=0).repeat(4, axis=1)  # by query 0, by query 4
     actual = np.where(seen, 0.125, weights(problem))
-    told = "are wrongly not zero for tiles of 4 queries and 4 keys in which the first query attends some key"
+    told = "are wrongly nonzero for tiles of 4 queries and 4 keys in which the first query attends some key"
     assert told in said(problem, actual)
 
 
