@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 
 import numpy as np
 
@@ -184,9 +184,7 @@ def evaluate_deviations(problem: Problem, deviations: tuple[Deviation, ...], sco
         return _answer(problem, deviations, score)
 
 
-@lru_cache(maxsize=8)
 def _answer(problem: Problem, deviations: tuple[Deviation, ...], score: str) -> OracleAnswer:
-    """Compute the answer; the last few are cached, because an answer is compared with several others in turn."""
     applied = []
     for deviation in deviations:
         changed = deviation.posed(problem)

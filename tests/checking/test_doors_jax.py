@@ -13,7 +13,7 @@ Check = Callable[..., Checked]
 
 @pytest.mark.parametrize("given", list(table("RIGHT", "jax_functions")))
 def test_a_right_one_conforms(checked: Check, given: str) -> None:
-    assert_it_conforms(checked(given, *WITH_ARGUMENTS, "causal/rectangular/*"))
+    assert_it_conforms(checked(given, *WITH_ARGUMENTS))
 
 
 @pytest.mark.parametrize(("given", "said"), list(table("WRONG", "jax_functions")))
