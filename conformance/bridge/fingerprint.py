@@ -42,11 +42,9 @@ def fingerprint(found: list[tuple[str, str, Distribution]]) -> tuple[str, str]:
     """
     The digest of all installed distributions and "", or "" and the reason why there is no digest.
 
-    found: name and version of each.
-
     It covers the RECORD of every distribution, which has the hash of each file, and the size and time of each file that
     was changed after installation. There is no digest if a distribution is installed in editable mode or without a
-    RECORD.
+    RECORD. found: each distribution after its name and its version.
     """
     total = hashlib.sha256(sys.version.encode())
     for name, version, each in sorted(found, key=lambda each: each[0]):

@@ -159,8 +159,8 @@ def asked_first(cases: Sequence[Case], chosen: Sequence[Case]) -> list[Case]:
     Return the cases to ask first: plain cases, some with ordinary masks, and those without consensus.
 
     cases: all of the operator. chosen: those that will be judged. What cannot matter to them is left out: plain cases
-    in other dtypes, and the cases without consensus if all of them have one. In BASIS, whose arithmetic is hardly ever
-    in doubt, few plain cases are enough.
+    in other dtypes, and the cases without consensus if none of them is chosen. In BASIS, whose arithmetic is hardly
+    ever in doubt, few plain cases are enough.
     """
     short = [case for case in cases if is_plain(case) and case.seq_len_k <= SHORT]
     basis = sorted((case for case in short if case.dtype == BASIS), key=lambda case: prod(case.axes.values()))

@@ -75,8 +75,8 @@ def ways(problem: Problem, dialect: Dialect) -> dict[str, tuple[str, ...]]:
     """
     Every decision that applies to this call, with the ways that can differ in it, canonical first.
 
-    Rare mistakes and those of kernels are left out, except the ways of `dialect`: that a reply has no such mistake is
-    no behaviour.
+    Rare mistakes and those of kernels are left out, except the ways of `dialect`: a probe reports how a subject
+    behaves, not which mistakes it lacks.
     """
     without_array = {operand.slot for operand in problem.mask_operands if operand.element == "flag"}
     found: dict[str, dict[str, None]] = {}

@@ -19,10 +19,8 @@ from conformance.spec.mistakes import Mistake, Mistakes
 from conformance.spec.texts import NoText, cut, quoted, read_text
 
 try:
-    from yaml import CSafeDumper as _BaseDumper
     from yaml import CSafeLoader as _Base
 except ImportError:  # PyYAML without libyaml: slower, with the same results
-    from yaml import SafeDumper as _BaseDumper  # type: ignore[assignment]
     from yaml import SafeLoader as _Base  # type: ignore[assignment]
 
 MAX_BYTES = 2**20
@@ -56,16 +54,10 @@ for _name, _pattern, _first in _SCALARS:
     _Loader.add_implicit_resolver(_TAG + _name, re.compile(f"(?:{_pattern})$"), _first)
 
 
-class _Dumper(_BaseDumper):
-    """Writes repeated values in full instead of using YAML aliases, which the loader rejects."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's own signature
-        return True
-
-
 def write(data: dict[str, Any]) -> str:
-    """Write plain data as YAML; keys stay in order."""
-    text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=100)
+    """Write plain data as YAML; keys stay in order. No list or mapping may occur twice: that would be an alias."""
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # PyYAML without libyaml has only the slower one
+    text: str = yaml.dump(data, Dumper=dumper, sort_keys=False, default_flow_style=None, width=100)
     return text
 
 
