@@ -126,19 +126,19 @@ class Outcome:
     seconds: float
 
 
-def tried(trial: Trial | PairTrial) -> Outcome:
-    """Check one, and hold what is named against what is right."""
+def tried(trial: Trial | PairTrial, globs: tuple[str, ...] = ()) -> Outcome:
+    """Check one, on all cases or on those that are chosen, and hold what is named against what is right."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         file = folder / "mine.py"
         file.write_text(written(trial.operator, trial.arguments, trial.mistake.lines), encoding="utf-8")
         (folder / "run").mkdir()
-        request = CheckRequest(parse_target(f"{file}:attention"), declare=trial.mistake.declare)
+        request = CheckRequest(parse_target(f"{file}:attention"), declare=trial.mistake.declare, globs=globs)
         started = time.perf_counter()
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             done = check(request, folder / "run", RunListener())
         seconds = time.perf_counter() - started
-        said = said_of(done.run)
+        said = said_of(done.run, reported=True)
         text = "; ".join([*map(_text, said.named), *(f"({kind})" for kind in said.others)])
         if isinstance(trial, PairTrial):
             told = _told(done.run)

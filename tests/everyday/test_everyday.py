@@ -66,6 +66,12 @@ def test_an_everyday_mistake_is_named_first_and_alone(name: str, arguments: tupl
     assert found.outcome == "right", found.said
 
 
+def test_a_mistake_is_named_from_a_few_cases_too() -> None:
+    mistake = next(each for each in MISTAKES if each.name == "rows with NaN set to zero")
+    found = tried(Trial(mistake, SDPA, ("bias", "key_padding_mask")), ("numerics/nonfinite/*",))
+    assert found.outcome == "right", found.said
+
+
 # Two mistakes that one function makes; the second shows in other calls than it would alone.
 PAIRS = (("no maximum", "result in float64", ()), ("mask ignored", "a scale of zero is none", ("scale",)))
 

@@ -118,11 +118,15 @@ def score(outcomes: Iterable[str]) -> Score:
     return Score(Counter(outcomes))
 
 
-def said_of(run: Run) -> Said:
-    """Read a run of one subject, in both forms of its masks: its diagnoses, or what explains its cells one by one."""
+def said_of(run: Run, *, reported: bool = False) -> Said:
+    """
+    Read a run of one subject, in both forms of its masks: its diagnoses, or what explains its cells one by one.
+
+    reported: as the report has it, where causes with several deviations are separated and accepted ones are left out.
+    """
     log = (run.folder / LOG).read_text(encoding="utf-8").splitlines()
     diagnoses = [record for line in log if (record := json.loads(line))["type"] == "diagnosis"]
-    causes = [(each["subject"], cause) for each in diagnoses for cause in each["causes"]]
+    causes = [(each["subject"], cause) for each in diagnoses for cause in _causes(each, reported=reported)]
     rejected = rejected_cells(run)
     if not diagnoses:
         causes = [(cell.subject, cause) for cell in rejected if (cause := _of_cell(cell))]
@@ -130,6 +134,11 @@ def said_of(run: Run) -> Said:
     others = (cell for cell in rejected if cell.key not in explained)
     kinds = tuple(dict.fromkeys(kind for cell in others for kind in _kinds(cell)))
     return Said(run.conforms, tuple(_named(cause, subject) for subject, cause in causes), kinds)
+
+
+def _causes(diagnosis: Mapping[str, Any], *, reported: bool) -> Sequence[Mapping[str, Any]]:
+    separated = diagnosis.get("separated", ()) if reported else ()
+    return [each for each in separated if not each.get("accepted")] or diagnosis["causes"]
 
 
 def _of_cell(cell: LoggedCell) -> dict[str, Any]:
