@@ -149,7 +149,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
     outcome: Any = pyfuncitem.funcargs.get(FIXTURE)
     if outcome is not None and _test_of(pyfuncitem) in pyfuncitem.config.stash[_ARGUMENTS] and not outcome.accepted:
         first, *rest = outcome.text.splitlines()
-        finding = "; ".join([first, *(line for line in rest if line.startswith("fix: "))])
+        finding = "; ".join([first, *(line for line in rest if line.startswith(("fix: ", "workaround: ")))])
         pyfuncitem.user_properties.append((PROPERTY, finding))
         pytest.fail(outcome.text, pytrace=False)
 

@@ -14,7 +14,7 @@ from conformance.engine.records import Key, LoggedCell, LoggedDiagnosis
 from conformance.engine.run_folder import Run
 from conformance.report.conclusion import UNJUDGED
 from conformance.report.counts import share_text, what_happened
-from conformance.report.findings import Finding, findings, kind_words
+from conformance.report.findings import Finding, advice, findings, kind_words
 from conformance.spec.texts import counted
 from conformance.verdicts.verdict import gravest
 
@@ -282,9 +282,9 @@ def cause_lines(causes: tuple[CheckCause, ...], again: dict[str, str]) -> list[s
 
 def report_text(cause: CheckCause, again: str, noun: str = "verdict") -> list[str]:
     """Return the lines about one cause; noun: what `cause.count` counts."""
-    fix = [f"fix: {cause.remedy}"] if cause.remedy else []
+    what_to_do = [advice(cause.remedy)] if cause.remedy else []
     ties = [f"equally possible: {other}" for other in cause.ambiguous[:MAX_TIES]]
-    return [f"{cause} ({counted(cause.count, noun)})", *fix, f"rerun: {again}", *ties]
+    return [f"{cause} ({counted(cause.count, noun)})", *what_to_do, f"rerun: {again}", *ties]
 
 
 DECLINED = "unsupported"

@@ -18,6 +18,7 @@ from typing import Any, NoReturn, TypeAlias
 from conformance.disk import see_writable
 from conformance.gate.decision import USAGE
 from conformance.spec.mistakes import nearest
+from conformance.spec.texts import capital
 
 # Levels of output.
 QUIET, PLAIN, VERBOSE = -1, 0, 1
@@ -88,7 +89,7 @@ def command(commands: Commands, name: str, summary: str, example: str) -> Parser
     return commands.add_parser(
         name,
         help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}.",
+        description=f"{capital(summary)}.",
         epilog=f"example: conformance {example}",
         allow_abbrev=False,
     )

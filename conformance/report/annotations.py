@@ -13,8 +13,8 @@ from typing import Any
 from conformance.engine.run_folder import Run
 from conformance.report.comparison_report import example, heading
 from conformance.report.conclusion import LOG_NOTE, gate_notes
-from conformance.report.findings import findings, unexplained_kind
-from conformance.spec.texts import counted
+from conformance.report.findings import advice, findings, unexplained_kind
+from conformance.spec.texts import capital, counted
 
 
 def run_annotations(run: Run, root: Path) -> Iterator[str]:
@@ -25,11 +25,11 @@ def run_annotations(run: Run, root: Path) -> Iterator[str]:
     """
     for finding in findings(run):
         cell = run.cells[finding.example]
-        fix = f" Fix: {finding.remedy}." if finding.remedy else ""
+        what_to_do = f" {capital(advice(finding.remedy))}." if finding.remedy else ""
         rerun = f"\n{cell.rerun}" if cell.rerun else ""
         kind = "" if finding.explained else f" ({unexplained_kind(finding)})"
         said = f"it {finding.full_sentence}" if finding.explained else finding.full_sentence
-        message = f"{counted(finding.count, 'verdict')}{kind}: {said}.{fix}{rerun}"
+        message = f"{counted(finding.count, 'verdict')}{kind}: {said}.{what_to_do}{rerun}"
         yield command("error", message, finding.subject, run.header.cases[cell.case].source, root)
     for kind, text in gate_notes(run):
         yield command("warning" if kind == LOG_NOTE else "error", text, kind)

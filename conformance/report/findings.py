@@ -56,13 +56,22 @@ class Finding:
         return f"{self.sentence}: {self.seen}" if self.seen else self.sentence
 
 
+# How a remedy begins that changes the function itself; any other remedy changes the call.
+IN_FUNCTION = "in the function, "
+
+
+def advice(remedy: str) -> str:
+    """A remedy with its label: "fix: ..." if it changes the function, "workaround: ..." if it changes the call."""
+    return f"{'fix' if IN_FUNCTION in remedy else 'workaround'}: {remedy}" if remedy else ""
+
+
 def finding_text(finding: Finding) -> str:
     """A finding in one sentence."""
     verdicts = f"{counted(finding.count, 'verdict')} of {finding.subject}{finding.forms}"
-    fix = f"; fix: {finding.remedy}" if finding.remedy else ""
+    what_to_do = f"; {advice(finding.remedy)}" if finding.remedy else ""
     if not finding.explained:
-        return f"{verdicts} ({unexplained_kind(finding)}): {finding.sentence}{fix}"
-    return f"1 cause explains {verdicts}: it {finding.full_sentence}{fix}"
+        return f"{verdicts} ({unexplained_kind(finding)}): {finding.sentence}{what_to_do}"
+    return f"1 cause explains {verdicts}: it {finding.full_sentence}{what_to_do}"
 
 
 # Class of a fail -> how it differs, in words that follow "fail: ".
@@ -114,9 +123,10 @@ def most_common(read: Iterable[Sequence[str]]) -> tuple[str, int]:
 
 # Class of a fail that is found by repeating calls -> what to change.
 LOOK_FOR = {
-    "nondeterministic": "disable dropout, as in inference; otherwise look for a race condition or uninitialised memory",
-    "order_dependent": "look for a cache whose lookup omits something, such as the values of a mask; "
-    "otherwise for a buffer that one call writes and the next reads",
+    "nondeterministic": "in the function, disable dropout, as in inference; otherwise look for a race condition or "
+    "uninitialised memory",
+    "order_dependent": "in the function, look for a cache whose lookup omits something, such as the values of "
+    "a mask; otherwise for a buffer that one call writes and the next reads",
 }
 
 
@@ -198,8 +208,8 @@ def conditioned(sentence: str, condition: str) -> str:
 def _ambiguity(tie: Tie) -> str:
     """Another possible cause, and the case that would distinguish it."""
     case = f"{tie.separated_by} would distinguish them" if tie.separated_by else "no case distinguishes the two"
-    fix = f" (fix: {tie.remedy})" if tie.remedy else ""
-    return f"it {conditioned(tie.sentence, tie.condition)}{fix}; {case}"
+    what_to_do = f" ({advice(tie.remedy)})" if tie.remedy else ""
+    return f"it {conditioned(tie.sentence, tie.condition)}{what_to_do}; {case}"
 
 
 def _reported(diagnoses: Iterable[LoggedDiagnosis]) -> Mapping[str, Mapping[str, tuple[str, str]]]:

@@ -18,7 +18,7 @@ from conformance.engine.runlog import RunLogError
 from conformance.report import port_text, probe_report
 from conformance.report.conclusion import gate_notes, headline, known_groups, left_out_note, replies_note, subject_lines
 from conformance.report.counts import budget_text, share_text, verdict_counts
-from conformance.report.findings import Finding, findings, unexplained_kind
+from conformance.report.findings import Finding, advice, findings, unexplained_kind
 from conformance.report.page_data import (
     PackedParts,
     TextLines,
@@ -33,7 +33,7 @@ from conformance.report.page_data import (
     script_of,
 )
 from conformance.spec.old_names import current_record
-from conformance.spec.texts import counted, quoted
+from conformance.spec.texts import capital, counted, quoted
 
 # What the coverage table shows for a feature without a judged case.
 DECLINED = "declined"
@@ -197,6 +197,7 @@ def _filters(run: Run) -> dict[str, Callable[..., Any]]:
         "picture": lambda finding: picture(run, finding),
         "by_difference": split_by_difference,
         "in_words": unexplained_kind,
+        "advice": lambda remedy: capital(advice(remedy)),
     }
 
 

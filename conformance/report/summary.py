@@ -21,8 +21,8 @@ from conformance.report.conclusion import (
     subject_lines,
 )
 from conformance.report.counts import COUNTED, budget_text, kind_of, share_text, what_happened
-from conformance.report.findings import Finding, findings, rejected_cells, unexplained_kind
-from conformance.spec.texts import counted
+from conformance.report.findings import Finding, advice, findings, rejected_cells, unexplained_kind
+from conformance.spec.texts import capital, counted
 
 # Maximum number of rejected cells and of findings that are listed.
 MAX_CELLS = 20
@@ -55,7 +55,7 @@ def summary(run: Run) -> Iterator[str]:
     yield from _known(run)
     yield from _not_offered(run)
     for note in filter(None, (left_out_note(run), replies_note(run))):
-        yield f"{words(note[0].upper() + note[1:])}."
+        yield f"{words(capital(note))}."
         yield ""
     yield f"Run {code(run.header.run)}; everything else is in {code('index.html')}."
 
@@ -114,10 +114,10 @@ def _findings(run: Run, found: list[Finding]) -> Iterator[str]:
 
 def _finding(finding: Finding) -> str:
     verdicts = f"{counted(finding.count, 'verdict')} of {code(finding.subject)}{finding.forms}"
-    fix = f"; fix: {words(finding.remedy)}" if finding.remedy else ""
+    what_to_do = f"; {words(advice(finding.remedy))}" if finding.remedy else ""
     if not finding.explained:
-        return f"{verdicts} ({words(unexplained_kind(finding))}): {words(finding.sentence)}{fix}"
-    return f"1 cause explains {verdicts}: **it {words(finding.full_sentence)}**{fix}"
+        return f"{verdicts} ({words(unexplained_kind(finding))}): {words(finding.sentence)}{what_to_do}"
+    return f"1 cause explains {verdicts}: **it {words(finding.full_sentence)}**{what_to_do}"
 
 
 def _subjects(lines: list[SubjectLine]) -> Iterator[str]:

@@ -16,6 +16,11 @@ def are(number: int, noun: str) -> str:
     return f"{counted(number, noun)} {'is' if number == 1 else 'are'}"
 
 
+def capital(text: str) -> str:
+    """Write the first letter as a capital."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
 # Terminal control sequences (ECMA-48).
 SEQUENCE = re.compile(
     r"(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # OSC: titles, links, clipboard

@@ -37,7 +37,9 @@ def test_a_wrong_one_fails_the_assertion_with_its_cause(plain: ModuleType, tmp_p
     assert result.findings[0].sentence == "does not scale the logits"
     assert result.folder == tmp_path / "out"
     assert (tmp_path / "out" / "index.html").is_file()
-    with pytest.raises(AssertionError, match=r"(?s)it does not scale the logits.*fix: multiply the query.*Report: "):
+    with pytest.raises(
+        AssertionError, match=r"(?s)it does not scale the logits.*workaround: multiply the query.*Report: "
+    ):
         result.assert_conforms()
 
 

@@ -296,7 +296,7 @@ def test_replies_that_differ_each_time_are_a_cause(checked: Check) -> None:
     assert cause.startswith(
         "1. it returns different results for the same call (nondeterministic): the same call, made twice"
     )
-    assert fix.startswith("   fix: disable dropout")
+    assert fix.startswith("   fix: in the function, disable dropout")
 
 
 def test_what_is_declared_is_held_against_it(checked: Check) -> None:

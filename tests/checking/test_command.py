@@ -67,7 +67,7 @@ def test_the_example_is_written_once_and_its_mistake_is_named(ended: Callable[[s
     first, cause_line, fix, again, *_ = done.stdout.splitlines()
     assert first.startswith(f"{shlex.split(command)[-1]} does not conform: 1 cause in ")
     assert cause_line.startswith(f"1. it {cause} (")
-    assert fix.startswith("   fix: ")
+    assert fix.startswith("   workaround: ")
     assert again.startswith(f"   rerun: {command} -k ")
     assert done.stdout.count(cause) == 1
     assert (folder / "reports" / "latest" / "index.html").is_file()

@@ -53,7 +53,9 @@ def test_what_fails_in_one_form_fails_with_its_cause_and_the_command(builder: Ru
     why = {"decision": "scale", "name": "none", "sentence": "does not scale the logits", "remedy": "scale them"}
     builder.cell("a/b", FORMS[1], "fail", class_="semantic", explanation=why, rejected=True)
     assert told(builder) == CaseOutcome(
-        "fail", accepted=False, text="it does not scale the logits (1 case)\nfix: scale them\nrerun: check -k a/b"
+        "fail",
+        accepted=False,
+        text="it does not scale the logits (1 case)\nworkaround: scale them\nrerun: check -k a/b",
     )
 
 
@@ -61,7 +63,7 @@ def test_a_case_that_shows_two_mistakes_says_both(builder: RunBuilder) -> None:
     builder.cell("a/b", FORMS[0], "fail", class_="semantic", rejected=True)
     first, second = ({"sentence": each, "remedy": f"no {each}", "cells": ["a/b"]} for each in ("lies", "steals"))
     builder.diagnosis(FORMS[0], {"sentence": "lies and steals", "cells": ["a/b"]}, separated=(first, second))
-    assert told(builder).text == "it lies (1 case)\nalso: it steals (1 case)\nfix: no lies\nrerun: check -k a/b"
+    assert told(builder).text == "it lies (1 case)\nalso: it steals (1 case)\nworkaround: no lies\nrerun: check -k a/b"
 
 
 def test_what_no_cause_explains_says_what_happened_in_this_case(builder: RunBuilder) -> None:

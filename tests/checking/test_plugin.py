@@ -52,7 +52,7 @@ FAILS = {
     "causal/offset/moved_window[dtype=float32]": (
         "fail",
         False,
-        "it reads True in mask as: ignore this key\nfix: pass ~mask",
+        "it reads True in mask as: ignore this key\nworkaround: pass ~mask",
     ),
     "causal/offset/moved_by_padding[dtype=float32]": ("unsupported", True, "does not support: padding"),
 }
@@ -120,7 +120,7 @@ def test_a_failing_case_prints_its_finding_and_one_that_is_not_taken_is_skipped(
         [
             "*_ test_attention[[]causal/offset/moved_window[[]dtype=float32[]][]] _*",
             "it reads True in mask as: ignore this key",
-            "fix: pass ~mask",
+            "workaround: pass ~mask",
             "report: *index.html",
             "SKIPPED [[]1[]] test_mine.py:3: unsupported: does not support: padding",
         ]
@@ -145,7 +145,7 @@ def test_workers_of_xdist_share_one_check(project: pytest.Pytester) -> None:
     done = run(stood_in(project, FAILS), "-p", "xdist", "-n", "2", "-k", "causal/offset")
     done.assert_outcomes(passed=len(OFFSET) - 2, failed=1, skipped=1)
     done.stdout.fnmatch_lines(
-        ["*= attention conformance =*", "1 failed: it reads True in mask as: ignore this key; fix: pass ~mask"]
+        ["*= attention conformance =*", "1 failed: it reads True in mask as: ignore this key; workaround: pass ~mask"]
     )
     assert checks(project) == [["right", OFFSET, {}]]
     run(project, "-p", "xdist", "-n", "2", "--lf").assert_outcomes(failed=1)
@@ -316,7 +316,7 @@ def test_a_wrong_function_is_named_and_its_command_shows_it_again(project: pytes
     done = run(project, "-k", "shapes/cross")
     failed = done.parseoutcomes()["failed"]
     assert done.outlines.count(f"it does not scale the logits ({failed} cases)") == failed
-    assert done.outlines.count("fix: multiply the query (in a layer: wq and bq) by the scale") == failed
+    assert done.outlines.count("workaround: multiply the query (in a layer: wq and bq) by the scale") == failed
     again = next(line for line in done.outlines if line.startswith("rerun: "))
     command = shlex.split(again.removeprefix("rerun: "))
     assert command[:4] == ["conformance", "check", "plain_sdpa.py:no_scale", "-k"]

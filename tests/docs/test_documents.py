@@ -170,7 +170,7 @@ def test_its_one_cell_can_be_rerun(tmp_path: Path) -> None:
     assert code == decision.REJECTED
     assert (
         "1 cause explains 1 verdict of mine.attention: it aligns the causal mask to the last key (bottom right); "
-        "fix: pass an attention mask instead of the causal argument"
+        "workaround: pass an attention mask instead of the causal argument"
     ) in lines
 
 

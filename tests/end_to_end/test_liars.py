@@ -92,19 +92,20 @@ def test_a_run_with_planted_bugs_is_rejected_and_says_how_to_rerun_a_cell(varied
 
 # What each liar is told, in one sentence for all of its verdicts; nothing explains the last.
 DIAGNOSES: dict[str, str] = {
-    "inverted_mask": "reads True in attn_mask as: ignore this key; fix: pass ~attn_mask",
+    "inverted_mask": "reads True in attn_mask as: ignore this key; workaround: pass ~attn_mask",
     "ignored_padding_unless_square": (
         "ignores key_padding_mask, only with seq_len_q != seq_len_k; "
-        "fix: do not rely on key_padding_mask: it has no effect"
+        "workaround: pass this mask in another mask argument, if there is one"
     ),
     "missing_scale_for_one_item": (
-        "does not scale the logits, only with batch = 1; fix: multiply the query (in a layer: wq and bq) by the scale"
+        "does not scale the logits, only with batch = 1; "
+        "workaround: multiply the query (in a layer: wq and bq) by the scale"
     ),
     "reversed_values_with_a_mask": "applies the weights to the values in reverse key order, only with a mask",
     "next_head_in_float16": "applies the weights to the values of the next head, only in float16",
     "tf32": (
         "rounds like code that rounds the operands of matrix products to tf32: coarser than declared; "
-        "fix: set the precision of matrix products to highest if this is not intended"
+        "workaround: set the precision of matrix products to highest if this is not intended"
     ),
     "unheard_of": "",
 }
@@ -112,7 +113,7 @@ DIAGNOSES: dict[str, str] = {
 TWO_MISTAKES = "missing_scale_and_reversed_values"
 # What it is told: one sentence for each mistake.
 SENTENCES = (
-    "does not scale the logits; fix: multiply the query (in a layer: wq and bq) by the scale",
+    "does not scale the logits; workaround: multiply the query (in a layer: wq and bq) by the scale",
     "applies the weights to the values in reverse key order",
 )
 

@@ -79,7 +79,7 @@ def test_the_run_is_red_and_tells_each_mistake_once(ran: tuple["subprocess.Compl
     assert "Incomplete: fake.lenient[refuses_all] does not work here: " in ran[0].stdout
     told = (
         "1 verdict of fake.lenient[lenient] (fail: accepted, where an error is due): "
-        "accepts a value with fewer positions than the key; fix: check that key and value have the same length"
+        "accepts a value with fewer positions than the key; workaround: check that key and value have the same length"
     )
     assert told in ran[0].stdout
     assert "(fail: accepted, where an error is due): accepts a mask over more keys than there are" in ran[0].stdout

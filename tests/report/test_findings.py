@@ -9,11 +9,17 @@ import pytest
 from conformance.report import load_run
 from conformance.report.conclusion import gate_notes, headline, known_groups, subject_lines
 from conformance.report.counts import budget_text, share_text
-from conformance.report.findings import finding_text, findings, findings_of
+from conformance.report.findings import advice, finding_text, findings, findings_of
 from conformance.report.junit import junit_xml
 from conformance.report.summary import summary
 
 from .build_run import RunBuilder
+
+
+def test_a_remedy_says_whether_the_function_or_its_call_is_changed() -> None:
+    assert advice("in the function, fill with -inf") == "fix: in the function, fill with -inf"
+    assert advice("pass ~mask") == "workaround: pass ~mask"
+    assert advice("") == ""
 
 
 def test_verdicts_with_one_cause_are_one_finding(demonstration: Path) -> None:
@@ -25,13 +31,13 @@ def test_verdicts_with_one_cause_are_one_finding(demonstration: Path) -> None:
     assert found[0].sentence == "reads True in attn_mask as ignore, only with a mask"
     assert found[0].ambiguous == (
         (
-            "it ignores attn_mask (fix: do not rely on attn_mask: it has no effect); "
+            "it ignores attn_mask (workaround: do not rely on attn_mask: it has no effect); "
             "causal/square/sdpa_full[dtype=float32] would distinguish them"
         ),
     )
     assert finding_text(found[0]) == (
         "1 cause explains 10 verdicts of torch.sdpa[math]: it reads True in attn_mask as ignore, only with a mask; "
-        "fix: pass ~attn_mask"
+        "workaround: pass ~attn_mask"
     )
     assert found[0].remedy == "pass ~attn_mask"
     assert found[0].explained
@@ -45,7 +51,7 @@ def test_verdicts_with_one_cause_are_one_finding(demonstration: Path) -> None:
 def failing(builder: Any, *names: str, **more: Any) -> str:
     """A subject that fails these cases, each explained alone by the same two decisions."""
     subject: str = builder.subject("torch.mha")
-    explanation = {"decision": "scale", "name": "none", "sentence": "does not scale", "remedy": "scale it"}
+    explanation = {"decision": "scale", "name": "none", "sentence": "does not scale", "remedy": "scale"}
     for name in names:
         case = builder.case(name)
         builder.cell(
@@ -71,7 +77,7 @@ REVERSES: dict[str, Any] = {
 }
 IGNORES: dict[str, Any] = {
     "sentence": "ignores the scale argument",
-    "remedy": "scale it",
+    "remedy": "scale",
     "decisions": {"scale": "ignored"},
 }
 
@@ -91,8 +97,8 @@ def test_each_of_two_mistakes_is_a_finding_with_all_its_verdicts(tmp_path: Path)
     two_mistakes(builder)
     run = load_run(builder.write())
     assert [finding_text(each) for each in findings(run)] == [
-        "1 cause explains 2 verdicts of torch.mha: it reverses the keys; fix: turn them round",
-        "1 cause explains 1 verdict of torch.mha: it ignores the scale argument, only with a mask; fix: scale it",
+        "1 cause explains 2 verdicts of torch.mha: it reverses the keys; workaround: turn them round",
+        "1 cause explains 1 verdict of torch.mha: it ignores the scale argument, only with a mask; workaround: scale",
     ]
     assert {key[0]: len(found) for key, found in findings_of(run).items()} == {"a/both": 2, "a/one": 1}
     assert len(run.rejected) == 2
@@ -151,7 +157,7 @@ def test_without_a_cause_it_is_told_what_the_weights_are(tmp_path: Path) -> None
 def test_a_cause_shows_once_for_calls_and_for_relations_between_replies(tmp_path: Path) -> None:
     builder = RunBuilder(tmp_path)
     subject = failing(builder, "a/one", "a/two", "a/three")
-    builder.diagnosis(subject, {"sentence": "does not scale", "remedy": "scale it", "cells": ["a/two"]})
+    builder.diagnosis(subject, {"sentence": "does not scale", "remedy": "scale", "cells": ["a/two"]})
     (found,) = findings(load_run(builder.write()))
     assert (found.sentence, found.cells) == (
         "does not scale",
@@ -161,7 +167,7 @@ def test_a_cause_shows_once_for_calls_and_for_relations_between_replies(tmp_path
 
 def test_a_cause_that_a_subject_and_its_dense_form_share_is_one_finding(tmp_path: Path) -> None:
     builder = RunBuilder(tmp_path)
-    cause = {"sentence": "does not scale", "remedy": "scale it", "decisions": {"scale": "none"}}
+    cause = {"sentence": "does not scale", "remedy": "scale", "decisions": {"scale": "none"}}
     for subject, names in (("torch.mha[dense]", ("a/one",)), ("torch.mha", ("a/one", "a/two"))):
         builder.subject(subject)
         for name in names:
@@ -175,7 +181,7 @@ def test_a_relation_that_breaks_has_the_condition_of_its_cause(tmp_path: Path) -
     builder = RunBuilder(tmp_path)
     subject = failing(builder, "a/one", "a/two")
     cause = {"sentence": "does not scale", "decisions": {"scale": "none"}, "condition": "only with batch = 1"}
-    builder.diagnosis(subject, cause | {"remedy": "scale it", "cells": ["a/two"]})
+    builder.diagnosis(subject, cause | {"remedy": "scale", "cells": ["a/two"]})
     (found,) = findings(load_run(builder.write()))
     assert found.sentence == "does not scale, only with batch = 1"
     assert found.cells == (("a/two", subject), ("a/one", subject))
@@ -194,7 +200,7 @@ def test_without_a_diagnosis_cells_are_grouped_by_what_explains_them_alone(tmp_p
     failing(builder, "a/one", "a/two")
     builder.footed = False
     (found,) = findings(load_run(builder.write()))
-    assert (found.count, found.sentence, found.remedy) == (2, "does not scale", "scale it")
+    assert (found.count, found.sentence, found.remedy) == (2, "does not scale", "scale")
 
 
 UNSTEADY = {
@@ -215,7 +221,7 @@ def non_reproducible(builder: Any, subject: str, klass: str, *names: str) -> Non
 def test_what_is_told_by_repetition_is_one_cause_beside_the_others(tmp_path: Path, klass: str) -> None:
     builder = RunBuilder(tmp_path)
     subject = failing(builder, "a/one")
-    builder.diagnosis(subject, {"sentence": "does not scale", "remedy": "scale it", "cells": ["a/one"]})
+    builder.diagnosis(subject, {"sentence": "does not scale", "remedy": "scale", "cells": ["a/one"]})
     non_reproducible(builder, subject, klass, "b/one", "b/two")
     found, other = findings(load_run(builder.write()))
     assert (found.sentence, found.explained, found.count) == (UNSTEADY[klass], True, 2)

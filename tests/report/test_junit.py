@@ -99,11 +99,14 @@ def test_a_failure_says_why_and_how_to_run_it_again(root: ET.Element) -> None:
     assert failure is not None
     assert failure.get("message") == (
         "fail, semantic: 1 cause explains 10 verdicts of torch.sdpa[math]: it reads True in attn_mask as ignore, "
-        "only with a mask; fix: pass ~attn_mask"
+        "only with a mask; workaround: pass ~attn_mask"
     )
     assert failure.text is not None
     assert "rerun: conformance run -a 'torch.sdpa[math]' -k" in failure.text
-    assert "equally possible: it ignores attn_mask (fix: do not rely on attn_mask: it has no effect)" in failure.text
+    assert (
+        "equally possible: it ignores attn_mask (workaround: do not rely on attn_mask: it has no effect)"
+        in failure.text
+    )
 
 
 def test_an_exception_is_an_error_with_its_traceback(root: ET.Element) -> None:

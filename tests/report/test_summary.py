@@ -24,7 +24,7 @@ def test_the_first_line_says_whether_the_run_conforms(text: str) -> None:
 
 
 def test_findings_subjects_known_deviations_and_not_offered_are_told(text: str) -> None:
-    cause = "**it reads True in attn\\_mask as ignore, only with a mask**; fix: pass \\~attn\\_mask"
+    cause = "**it reads True in attn\\_mask as ignore, only with a mask**; workaround: pass \\~attn\\_mask"
     assert f"- 1 cause explains 10 verdicts of `torch.sdpa[math]`: {cause}\n  - equally possible: it ignores" in text
     assert "  - rerun the simplest call: `conformance run -a 'torch.sdpa[math]' -k " in text
     assert "| `torch.sdpa[math]` | 18 |" in text

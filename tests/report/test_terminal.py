@@ -53,9 +53,11 @@ def test_findings_conclusion_and_report_follow(demonstration: Path) -> None:
     lines = told(demonstration, io.StringIO()).splitlines()
     said = (
         "1 cause explains 10 verdicts of torch.sdpa[math]: it reads True in attn_mask as ignore, only with a mask; "
-        "fix: pass ~attn_mask"
+        "workaround: pass ~attn_mask"
     )
-    assert lines[lines.index(said) + 1].startswith("  equally possible: it ignores attn_mask (fix: do not rely on ")
+    assert lines[lines.index(said) + 1].startswith(
+        "  equally possible: it ignores attn_mask (workaround: do not rely on "
+    )
     assert lines[lines.index(said) + 2].startswith("  rerun: conformance run -a 'torch.sdpa[math]' -k ")
     assert lines[-2].startswith("Does not conform: 18 of 346 verdicts are rejected")
     assert lines[-1] == f"Report: {demonstration / 'index.html'}"
