@@ -241,7 +241,15 @@ def _composed(combination: Combination) -> dict[str, str]:
 
 
 def _common(decision: str, seen: list[ObservedFit]) -> Way | Literal[False]:
-    """Return the way that explains all fits, preferring fits without the cause, then the canonical way; else False."""
+    """
+    Return the way that explains all fits; else False.
+
+    If the cause is part of every reply, it is the first way that explains all of them together with the cause. Else it
+    is the way that explains most replies without the cause.
+    """
+    caused = ({combination[decision] for combination in fit.with_cause} for fit in seen)
+    if certain := set[Way](OPEN_DECISIONS[decision]).intersection(*caused):
+        return next(way for way in OPEN_DECISIONS[decision] if way in certain)
     common = [way for way in OPEN_DECISIONS[decision] if all(way in fit.ways(decision) for fit in seen)]
     return max(common, key=lambda way: sum(way in fit.ways(decision, alone=True) for fit in seen), default=False)
 

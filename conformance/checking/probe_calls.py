@@ -154,6 +154,14 @@ class Expectations:
         return Probe(cell.case.id, cell.call.facts, cell.route.problem, expected, profile, outcome.outputs)
 
 
+def _of_each_mask(cases: Iterable[Case]) -> list[Case]:
+    """Return the first case with each combination of masks."""
+    found: dict[tuple[tuple[str, int | str | None], ...], Case] = {}
+    for case in cases:
+        found.setdefault(tuple((mask.kind, getattr(mask, "offset", None)) for mask in case.masks), case)
+    return [*found.values()]
+
+
 def asked_first(cases: Sequence[Case], chosen: Sequence[Case]) -> list[Case]:
     """
     Return the cases to ask first: plain cases, some with ordinary masks, and those without consensus.
@@ -168,7 +176,7 @@ def asked_first(cases: Sequence[Case], chosen: Sequence[Case]) -> list[Case]:
     others = {case.dtype for case in chosen} - {BASIS}
     plain += [case for case in short if case.dtype in others]
     closed = (case for case in cases if is_ordinary(case) and not is_open(case, materialise(case)))
-    ordinary = islice(closed, 0, None, max(1, len(cases) // 60))
+    ordinary = sorted(_of_each_mask(closed), key=lambda case: len(case.masks))
     open_: list[Case] = []
     if any(is_open(case, materialise(case)) for case in chosen):
         open_ = [case for case in cases if not is_plain(case) and is_open(case, materialise(case))]
