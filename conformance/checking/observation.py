@@ -74,6 +74,10 @@ OPEN_DECISIONS: dict[str, tuple[Way, ...]] = {
     "nonfinite_value": _all_ways("nonfinite_value"),
 }
 
+def _accepted_ways() -> frozenset[Way]:
+    return frozenset(way for ways in OPEN_DECISIONS.values() for way in ways)
+
+
 # Minimum share of the replies that the ways must explain; if they explain fewer, only the finite pattern is compared.
 MIN_EXPLAINED = 0.75
 
@@ -133,7 +137,8 @@ def observe(
     plain cases already show.
     """
     decisions = [decision for decision in OPEN_DECISIONS if decision != FINITE_FILL[0] or _is_fill_open(declared)]
-    fits = list(_fits(answers, expected, profiles, (declared.dialect, cause), decisions))
+    mistake = {decision: name for decision, name in cause.items() if (decision, name) not in _accepted_ways()}
+    fits = list(_fits(answers, expected, profiles, (declared.dialect, mistake), decisions))
     dialect: dict[str, str] = {}
     varies: dict[str, Mapping[str, str]] = {}
     for decision in (each for each in decisions if not declared.pins(each)):
