@@ -74,6 +74,7 @@ OPEN_DECISIONS: dict[str, tuple[Way, ...]] = {
     "nonfinite_value": _all_ways("nonfinite_value"),
 }
 
+
 def _accepted_ways() -> frozenset[Way]:
     return frozenset(way for ways in OPEN_DECISIONS.values() for way in ways)
 

@@ -1,6 +1,7 @@
 """Convert an expanded entry to a case: validate it, resolve sizes, and check its fields against each other."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -49,11 +50,28 @@ STAND_INS: dict[str, Any] = {
 MASK_STAND_IN = {"kind": "causal"}
 
 
-def read_entry(plain: Mapping[str, Any], suite: Path, root: Path) -> tuple[Case | None, list[Fault]]:
+@dataclass(frozen=True)
+class Origin:
+    """The fields of a case that its entry does not have; summary: that of the suite."""
+
+    id: str = ""
+    suite: str = ""
+    summary: str = ""
+    definition: str = ""
+    source: str = ""
+    thorough: bool = False
+
+
+UNKNOWN = Origin()
+
+
+def read_entry(
+    plain: Mapping[str, Any], suite: Path, root: Path, origin: Origin = UNKNOWN
+) -> tuple[Case | None, list[Fault]]:
     """
     Make a case from an expanded entry without metadata, and list all faults of the entry.
 
-    suite: the suite file. root: the case folder. The caller fills in id, suite, summary, definition and source.
+    suite: the suite file. root: the case folder. origin: the other fields of the case.
     """
     try:
         entry, entry_faults, faulty, broken = document.Entry.model_validate(plain), [], set[str](), set[int]()
@@ -61,7 +79,7 @@ def read_entry(plain: Mapping[str, Any], suite: Path, root: Path) -> tuple[Case 
         entry_faults = model_faults.of_entry(error, plain)
         faulty, broken = _faulty(model_faults.paths(error, plain))
         entry = document.Entry.model_validate(_repaired(plain, faulty, broken))
-    case = _resolved(entry, suite)
+    case = _resolved(entry, origin, suite)
     faulty = faulty_fields(faulty, entry)
     entry_faults += check(entry, case, faulty)
     for number, mask in enumerate(case.masks):
@@ -98,16 +116,16 @@ def _repaired(plain: Mapping[str, Any], faulty: set[str], broken: set[int]) -> d
     return STAND_INS | sound
 
 
-def _resolved(entry: document.Entry, suite: Path) -> Case:
+def _resolved(entry: document.Entry, origin: Origin, suite: Path) -> Case:
     """Fill in every absent size."""
     query_dim = entry.query_dim or entry.num_heads * entry.head_dim
     projected = entry.output_projection is not False
     merged = entry.num_heads * (entry.value_dim or entry.head_dim)
     return Case(
-        id="",
-        suite="",
+        id=origin.id,
+        suite=origin.suite,
         name=entry.name,
-        summary=entry.summary or "",
+        summary=entry.summary or origin.summary,
         operator=entry.operator,
         dtype=entry.dtype,
         batch=entry.batch,
@@ -139,6 +157,9 @@ def _resolved(entry: document.Entry, suite: Path) -> Case:
         published=published(entry.published, suite),
         mistake=entry.mistake,
         native=tuple(entry.native),
+        definition=origin.definition,
+        source=origin.source,
+        thorough=origin.thorough,
     )
 
 

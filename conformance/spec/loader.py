@@ -7,9 +7,10 @@ marks the cases that only a thorough run includes.
 
 import json
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from pydantic import ValidationError
 from conformance.spec import yaml_syntax
 from conformance.spec.case import Case
 from conformance.spec.document import Suite
-from conformance.spec.entry import read_entry
+from conformance.spec.entry import Origin, read_entry
 from conformance.spec.matrix import Expansion, expand, merge, without_metadata
 from conformance.spec.mistakes import CaseFileErrors, Fault, Mistake, Mistakes, nearest
 from conformance.spec.model_faults import faults
@@ -102,39 +103,42 @@ NAME = "thorough.txt"
 MAX_BYTES = 2**20
 
 
-def marked(cases: Sequence[Case], root: Path, mistakes: list[Mistake]) -> list[Case]:
+@dataclass(frozen=True)
+class ThoroughList:
     """
-    Set `thorough=True` on the cases listed in `thorough.txt`.
+    The ids in `thorough.txt` of the case folder, each with its line; none without this file.
 
-    A listed id that belongs to a loaded suite but to none of its cases is a mistake. root: the case folder; without the
-    file it has no thorough cases.
+    unread: why the file cannot be read.
     """
+
+    shown: str
+    listed: Mapping[str, int]
+    unread: tuple[Mistake, ...] = ()
+
+    def mistakes(self, cases: Iterable[Case]) -> tuple[Mistake, ...]:
+        """Find listed ids that belong to a loaded suite, but to none of its cases."""
+        ids: dict[str, dict[str, None]] = {}
+        for case in cases:
+            ids.setdefault(case.suite, {})[case.id] = None
+        found = Mistakes(self.shown)
+        for name, number in self.listed.items():
+            if (suite := name.partition("[")[0].rpartition("/")[0]) in ids and not found.full:
+                _check_id(name, ids[suite], number, found)
+        rest = f"the rest of the {len(self.listed)} ids was not checked" if found.full else ""
+        return (*self.unread, *found.listed(max(self.listed.values(), default=0), rest))
+
+
+def _thorough_list(root: Path) -> ThoroughList:
     path = root / NAME
+    shown = f"{path.parent.name}/{path.name}"
     if not path.is_file():
-        return list(cases)
+        return ThoroughList(shown, {})
     try:
         lines = read_text(path, MAX_BYTES).splitlines()
     except NoText as error:
-        mistakes.append(Mistake(_shown_name(path), error.line, error.column, error.message))
-        return list(cases)
-    listed = {
-        current(line.strip()): number for number, line in enumerate(lines, 1) if line.strip() and not _is_comment(line)
-    }
-    ids: dict[str, dict[str, None]] = {}
-    for case in cases:
-        ids.setdefault(case.suite, {})[case.id] = None
-    id_mistakes = Mistakes(_shown_name(path))
-    for name, number in listed.items():
-        if (suite := name.partition("[")[0].rpartition("/")[0]) in ids and not id_mistakes.full:
-            _check_id(name, ids[suite], number, id_mistakes)
-    mistakes += id_mistakes.listed(
-        len(lines), f"the rest of the {len(listed)} ids was not checked" if id_mistakes.full else ""
-    )
-    return [replace(case, thorough=True) if case.id in listed else case for case in cases]
-
-
-def _is_comment(line: str) -> bool:
-    return line.lstrip().startswith("#")
+        return ThoroughList(shown, {}, (Mistake(shown, error.line, error.column, error.message),))
+    named = ((line.strip(), number) for number, line in enumerate(lines, 1))
+    return ThoroughList(shown, {current(line): number for line, number in named if line and not line.startswith("#")})
 
 
 def _check_id(name: str, ids: Collection[str], number: int, id_mistakes: Mistakes) -> None:
@@ -145,12 +149,13 @@ def _check_id(name: str, ids: Collection[str], number: int, id_mistakes: Mistake
         )
 
 
-def _shown_name(path: Path) -> str:
-    return f"{path.parent.name}/{path.name}"
-
-
 # Maximum number of cases of one suite after expansion.
 MAX_CASES = 4096
+
+# What two cases of one entry must differ in: every field that does not only name or describe the case.
+_CALL = attrgetter(
+    *(each.name for each in fields(Case) if each.name not in (*(own.name for own in fields(Origin)), "tags"))
+)
 
 
 @dataclass(frozen=True)
@@ -174,33 +179,32 @@ def load(paths: Sequence[Path], root: Path) -> tuple[Case, ...]:
     """
     mistakes: list[Mistake] = []
     files = find_suites(paths, root.resolve(), mistakes)
-    loaded = [_load(file) for file in files]
+    thorough = _thorough_list(root.resolve())
+    loaded = [_load(file, thorough.listed) for file in files]
     mistakes += [mistake for one in loaded for mistake in one.mistakes]
     mistakes += _repeated_suites(loaded)
-    cases = [case for one in loaded for case in one.cases]
-    if not mistakes:
-        cases = marked(cases, root.resolve(), mistakes)
-    if mistakes:
+    cases = tuple(case for one in loaded for case in one.cases)
+    if mistakes := mistakes or [*thorough.mistakes(cases)]:
         raise CaseFileErrors(mistakes)
-    return tuple(cases)
+    return cases
 
 
-def _load(file: SuiteFile) -> Loaded:
+def _load(file: SuiteFile, thorough: Collection[str]) -> Loaded:
     document = yaml_syntax.read_file(file.path, file.location)
     if document.node is None:
         empty = Mistake(file.location, 1, 1, "the file is empty; expected format, suite, summary and cases")
         return Loaded(None, file, (), document.mistakes or (empty,))
-    return _Reader(file, document).read()
+    return _Reader(file, document, thorough).read()
 
 
 class _Reader:
     """Reads the cases of one file and collects mistakes with their positions."""
 
-    def __init__(self, file: SuiteFile, document: yaml_syntax.Document) -> None:
+    def __init__(self, file: SuiteFile, document: yaml_syntax.Document, thorough: Collection[str]) -> None:
         assert document.node is not None  # noqa: S101 - for the type checker: _load has checked it
         self.file, self.root_node, self.data = file, document.node, document.data
         self.mistakes = Mistakes(file.location, document.mistakes)
-        self.summary = ""
+        self.summary, self.thorough = "", thorough
         pairs = [yaml_syntax.child(self.root_node, name) for name in ("cases", "defaults")]
         self.cases_node, self.defaults_node = (pair and pair[1] for pair in pairs)
         self.names: dict[str, int] = {}
@@ -255,31 +259,33 @@ class _Reader:
         self.case_count += len(expansions)
         if self.case_count > MAX_CASES:
             return
-        seen: dict[Case, str] = {}
+        seen: dict[tuple[Any, ...], str] = {}
         for expansion in expansions:
-            case, entry_faults = read_entry(without_metadata(expansion.entry), self.file.path, self.file.root)
+            origin = self.origin(expansion, layers)
+            case, entry_faults = read_entry(without_metadata(expansion.entry), self.file.path, self.file.root, origin)
             self.note(layers, [_in_matrix(fault, expansion) for fault in entry_faults])
             if case is not None and not entry_faults:
-                name = current(f"{self.file.suite}/{case.name}{expansion.suffix}")
-                self.check_repeated(seen, case, name, layers)
-                yield self.identified(case, name, layers, expansion)
+                self.check_repeated(seen, case, layers)
+                yield case
 
-    def check_repeated(self, seen: dict[Case, str], case: Case, name: str, layers: list[yaml.Node]) -> None:
-        """Note a mistake if an earlier expansion of the entry is the same case, apart from summary and tags."""
-        first = seen.setdefault(replace(case, tags=(), summary=""), name)
-        if first != name:
-            message = f"expands to {name}, which is the same case as {first}"
+    def check_repeated(self, seen: dict[tuple[Any, ...], str], case: Case, layers: list[yaml.Node]) -> None:
+        """Note a mistake if an earlier expansion of the entry makes the same call."""
+        first = seen.setdefault(_CALL(case), case.id)
+        if first != case.id:
+            message = f"expands to {case.id}, which is the same case as {first}"
             self.note(layers, [Fault(("matrix",), message)])
 
-    def identified(self, case: Case, name: str, layers: list[yaml.Node], expansion: Expansion) -> Case:
+    def origin(self, expansion: Expansion, layers: list[yaml.Node]) -> Origin:
+        """Return the fields of a case that do not stand in its entry; texts are interned, as those read from a log."""
+        name = current(f"{self.file.suite}/{expansion.entry.get('name')}{expansion.suffix}")
         line, _ = yaml_syntax.position(layers[0])
-        return replace(
-            case,
-            id=sys.intern(name),  # a report reads these texts again from the log, and then shares them
+        return Origin(
+            id=sys.intern(name),
             suite=sys.intern(current(self.file.suite)),
-            summary=case.summary or self.summary,
+            summary=self.summary,
             definition=sys.intern(json.dumps(expansion.entry)),
             source=sys.intern(f"{self.file.shown}:{line}"),
+            thorough=name in self.thorough,
         )
 
     def layers(self, number: int) -> list[yaml.Node]:

@@ -132,6 +132,8 @@ def covered(names: Collection[str], patterns: Collection[str]) -> set[str]:
     """Return the names that at least one of the patterns matches."""
     exact = {pattern for pattern in patterns if pattern in names}
     globs = set(patterns) - exact
+    if not globs:
+        return exact
     return exact | {name for name in names if any(matches(pattern, name) for pattern in globs)}
 
 
