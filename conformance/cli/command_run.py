@@ -119,7 +119,7 @@ def _results(arguments: argparse.Namespace, opened: Opened, known: Known, replie
     """Return the cached results of whole workers; with -x none, because each cell must be able to end the run."""
     if replies.cache is None or arguments.stop:
         return WorkerResults()
-    every = [(case.id, case.definition) for case in _suite(arguments)]
+    every = [(case.id, case.definition, case.settings) for case in _suite(arguments)]
     return WorkerResults(replies.cache, replies, [opened.cases, arguments.device, every, known.about()])
 
 

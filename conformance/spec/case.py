@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 from conformance.bridge.contract import SECOND_CALL
 from conformance.spec import refusals, yaml_syntax
+from conformance.spec.matrix import with_settings
 from conformance.spec.problem import AXES, GRADIENT, GRADIENTS, PRESENT, PRESENTS, SCORES
 from conformance.spec.published import Published
 
@@ -120,7 +121,8 @@ class Case:
     dropout_p: None is no softcap and no dropout. past: number of first keys and values that are passed as a past.
     calls: how often the call is made with the same objects; the last reply is judged. mistake: the mistake of a call
     that must be refused; all other fields describe the valid call, its twin. native: argument roles that the call must
-    use, or "short"; a subject without them declines. definition: the expanded entry as JSON. source: where the entry
+    use, or "short"; a subject without them declines. definition: the entry as JSON, before its matrix is applied; the
+    cases of an entry share it. settings: what the matrix sets in it, as JSON: path -> value. source: where the entry
     begins, such as "cases/masks/key_padding.yaml:6". thorough: whether only thorough runs include the case.
     """
 
@@ -160,13 +162,14 @@ class Case:
     mistake: refusals.Name | None = None
     native: tuple[Native, ...] = ()
     definition: str = ""
+    settings: str = "{}"
     source: str = ""
     thorough: bool = False
 
     @property
     def yaml(self) -> str:
         """The expanded entry as YAML, name first, for reports. It is written on request: few cases need it."""
-        entry = json.loads(self.definition)
+        entry = with_settings(json.loads(self.definition), json.loads(self.settings))
         return yaml_syntax.write({"name": entry.get("name"), **entry})
 
     @property

@@ -58,6 +58,7 @@ class Origin:
     suite: str = ""
     summary: str = ""
     definition: str = ""
+    settings: str = "{}"
     source: str = ""
     thorough: bool = False
 
@@ -158,6 +159,7 @@ def _resolved(entry: document.Entry, origin: Origin, suite: Path) -> Case:
         mistake=entry.mistake,
         native=tuple(entry.native),
         definition=origin.definition,
+        settings=origin.settings,
         source=origin.source,
         thorough=origin.thorough,
     )

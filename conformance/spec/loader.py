@@ -249,7 +249,9 @@ class _Reader:
         layers = self.layers(number)
         self.check_name(number, entry)
         expansion_faults: list[Fault] = []
-        expansions = expand(merge(defaults if isinstance(defaults, dict) else {}, entry), expansion_faults)
+        merged = merge(defaults if isinstance(defaults, dict) else {}, entry)
+        expansions = expand(merged, expansion_faults)
+        definition = sys.intern(json.dumps({key: value for key, value in merged.items() if key != "matrix"}))
         self.note(layers, expansion_faults)
         if self.case_count <= MAX_CASES < self.case_count + len(expansions):
             self.note(
@@ -261,7 +263,7 @@ class _Reader:
             return
         seen: dict[tuple[Any, ...], str] = {}
         for expansion in expansions:
-            origin = self.origin(expansion, layers)
+            origin = self.origin(expansion, definition, layers)
             case, entry_faults = read_entry(without_metadata(expansion.entry), self.file.path, self.file.root, origin)
             self.note(layers, [_in_matrix(fault, expansion) for fault in entry_faults])
             if case is not None and not entry_faults:
@@ -275,7 +277,7 @@ class _Reader:
             message = f"expands to {case.id}, which is the same case as {first}"
             self.note(layers, [Fault(("matrix",), message)])
 
-    def origin(self, expansion: Expansion, layers: list[yaml.Node]) -> Origin:
+    def origin(self, expansion: Expansion, definition: str, layers: list[yaml.Node]) -> Origin:
         """Return the fields of a case that do not stand in its entry; texts are interned, as those read from a log."""
         name = current(f"{self.file.suite}/{expansion.entry.get('name')}{expansion.suffix}")
         line, _ = yaml_syntax.position(layers[0])
@@ -283,7 +285,8 @@ class _Reader:
             id=sys.intern(name),
             suite=sys.intern(current(self.file.suite)),
             summary=self.summary,
-            definition=sys.intern(json.dumps(expansion.entry)),
+            definition=definition,
+            settings=json.dumps(expansion.values),
             source=sys.intern(f"{self.file.shown}:{line}"),
             thorough=name in self.thorough,
         )

@@ -1,7 +1,7 @@
 """Merge defaults into an entry, and expand an entry by its matrix into variants with stable names."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 from typing import Any
@@ -32,11 +32,16 @@ class Setting:
 
 @dataclass(frozen=True)
 class Expansion:
-    """One variant of an entry: the suffix of its id, its fields, and the fields that the matrix set."""
+    """
+    One variant of an entry: the suffix of its id, its fields, and the fields that the matrix set.
+
+    values: key of the matrix -> value.
+    """
 
     suffix: str
     entry: dict[str, Any]
     settings: tuple[Setting, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
 
 
 def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,13 +101,20 @@ def _parts(data: Any) -> int:
 def _product(base: dict[str, Any], axes: dict[str, list[Any]]) -> Iterator[Expansion]:
     names = {key: labels(values) for key, values in axes.items()}
     for numbers in product(*(range(len(values)) for values in axes.values())):
-        entry, settings, words = base, [], []
+        settings, words, chosen = [], [], {}
         for (key, values), number in zip(axes.items(), numbers, strict=True):
-            path = _split(key)
-            entry = set_value(entry, path, values[number])
-            settings.append(Setting(path, key, number))
+            chosen[key] = values[number]
+            settings.append(Setting(_split(key), key, number))
             words.append(f"{key}={names[key][number]}")
-        yield Expansion(f"[{','.join(words)}]" if words else "", entry, tuple(settings))
+        suffix = f"[{','.join(words)}]" if words else ""
+        yield Expansion(suffix, with_settings(base, chosen), tuple(settings), chosen)
+
+
+def with_settings(entry: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Set the fields at these paths, written as in a matrix."""
+    for key, value in values.items():
+        entry = set_value(entry, _split(key), value)
+    return entry
 
 
 def _key_faults(base: Mapping[str, Any], key: str, values: object) -> Iterator[Fault]:
