@@ -31,7 +31,7 @@ SHARED: dict[Dimension, str] = {
     "seq_len_k": "one mask column for all keys",
 }
 ALIASES = {
-    "none": "with three tensors",
+    "none": "with three tensors for query, key and value",
     "kv": "with one tensor for key and value",
     "qkv": "with one tensor for query, key and value",
 }
@@ -245,7 +245,7 @@ class Condition(BaseModel):
         if self.masks is not None:
             yield "with a mask" if self.masks else "without a mask"
         if self.verbatim is not None:
-            yield "with a mask array passed unchanged" if self.verbatim else "with masks converted for their argument"
+            yield "with a mask array passed unchanged" if self.verbatim else "with every mask converted"
         yield from (f"with {slot} given" for slot in self.slots)
         yield from (f"without {slot}" for slot in self.without_slots)
         for slot, element in self.elements.items():

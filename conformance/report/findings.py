@@ -78,7 +78,7 @@ def finding_text(finding: Finding) -> str:
 KINDS = {
     "precision": "could be rounding",
     "impossible": "more than rounding",
-    "semantic": "fits another choice in this call alone",
+    "semantic": "another choice explains it, but contradicts other calls",
     "invariant": "replies to related calls contradict each other",
     "nondeterministic": "differs from call to call",
     "order_dependent": "depends on earlier calls",
