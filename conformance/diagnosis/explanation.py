@@ -7,7 +7,7 @@ without a cause costs UNEXPLAINED bits. So the gain of a cause is the cost of th
 """
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log2
 from typing import TypeVar
@@ -233,12 +233,17 @@ FRUITLESS = 16
 OF_NONFINITE = ("fully_masked_row", "nonfinite_value", "nonfinite_key")
 
 
+# The share of the bound under a dialect that a suspect's reply uses; None if the dialect cannot explain it.
+BudgetUnder = Callable[[Suspect, Dialect], float | None]
+
+
 def explain(
     problem: Problem,
     declared: Expectation,
     profile: Profile,
     actual: Mapping[str, Tensor],
     among: Collection[Way] | None = None,
+    budget_under: BudgetUnder = Suspect.budget,
 ) -> tuple[Explanation, ...]:
     """
     Every single deviation that explains `actual`, the cheapest in bits first; undoing a declared way costs nothing.
@@ -246,12 +251,12 @@ def explain(
     If the reply is not finite and should be, decisions about non-finite values come first, because any deviation that
     gives NaN explains a NaN.
 
-    among: if given, only these ways are tried.
+    among: if given, only these ways are tried. budget_under: the share of the bound under a dialect.
     """
     suspect = Suspect(problem, declared, profile, actual)
     found = []
     for explanation, dialect in alternatives(problem, declared.dialect, among):
-        budget = suspect.budget(dialect)
+        budget = budget_under(suspect, dialect)
         if budget is not None and budget <= 1.0:
             found.append(replace(explanation, budget=budget))
     found.sort(key=lambda each: of_change((each.way,)))
@@ -276,13 +281,15 @@ class Likely:
     ways are tried.
     """
 
-    def __init__(self, ways: Iterable[Way] = (), *, search: bool = True) -> None:
+    def __init__(
+        self, ways: Iterable[Way] = (), *, search: bool = True, budget_under: BudgetUnder = Suspect.budget
+    ) -> None:
         """
-        Start with some ways. search: whether others are tried, too.
+        Start with some ways. search: whether others are tried, too. budget_under: as of `explain`.
 
         searched: whether the last reply was compared with every single deviation.
         """
-        self._ways = dict.fromkeys(ways)
+        self._ways, self._budget_under = dict.fromkeys(ways), budget_under
         self._fruitless = 0 if search else FRUITLESS
         self.searched = True
 
@@ -301,7 +308,7 @@ class Likely:
         The diagnosis tries those on a few cells. Everyday mistakes and deviations of frameworks are tried unless too
         many searches in a row found nothing.
         """
-        found = explain(problem, declared, profile, actual, self._ways) if self._ways else ()
+        found = explain(problem, declared, profile, actual, self._ways, self._budget_under) if self._ways else ()
         self.searched = bool(found) or thorough
         if not found and (thorough or self._fruitless < FRUITLESS):
             among = None if thorough else plain_ways(problem, declared.dialect)

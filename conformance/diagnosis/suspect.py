@@ -34,6 +34,9 @@ OF_RANGE = "softmax_maximum"
 # may be rounded to it.
 OF_RESULTS = "result_dtype"
 
+# Under these, a suspect is compared with another bound than that of an expectation.
+OF_BOUND = frozenset({OF_RANGE, OF_RESULTS})
+
 # Tolerance of a suspect, in roundings, where the declared answer is exact, as in a row of zeros.
 ROUNDINGS = 8.0
 
@@ -62,11 +65,22 @@ class Suspect:
         answer.
         """
         answer = self._answer(dialect, self.profile.score)
-        if answer is None or not separate(self.declared, answer.reply, self.profile):
-            return None
-        if not is_closer(self.actual, self.declared, answer.reply):
+        if answer is None or not self._could_explain(answer.reply):
             return None
         return _budget(answer, self.declared, _rounding_results(self.profile, dialect), self.actual)
+
+    def budget_of(self, expected: Expectation) -> float | None:
+        """
+        As `budget`, for a dialect whose expectation is known already.
+
+        The dialect must not make a decision of OF_BOUND.
+        """
+        if not self._near(expected.reply) or not self._could_explain(expected.reply):
+            return None
+        return _used(expected.reply, expected.bounds, self.profile, self.actual)
+
+    def _could_explain(self, reply: Reply) -> bool:
+        return separate(self.declared, reply, self.profile) and is_closer(self.actual, self.declared, reply)
 
     def loosely_conforms_under(self, dialect: Dialect) -> bool:
         """
@@ -187,8 +201,12 @@ def _differs_in_rms(declared: Expectation, reply: Reply, name: str) -> bool:
 
 def _budget(answer: OracleAnswer, declared: Expectation, profile: Profile, actual: Mapping[str, Tensor]) -> float:
     """The share of the bound under a candidate that the reply uses."""
-    bounds, used, gate = _bounds(answer, declared, profile), [0.0], has_rms_gate(profile)
-    for name, expected in answer.reply.items():
+    return _used(answer.reply, _bounds(answer, declared, profile), profile, actual)
+
+
+def _used(reply: Reply, bounds: Mapping[str, Bound], profile: Profile, actual: Mapping[str, Tensor]) -> float:
+    used, gate = [0.0], has_rms_gate(profile)
+    for name, expected in reply.items():
         if bounds[name].hard.shape != expected.values.shape:
             return float("inf")
         used.append(compare(name, expected, actual[name], bounds[name], rms_gate=gate).budget)

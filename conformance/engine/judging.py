@@ -4,7 +4,7 @@ import hashlib
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ from conformance.deviations.catalogue import concerned
 from conformance.deviations.deviation import Dialect, Reply
 from conformance.diagnosis.explanation import Likely, way_of
 from conformance.diagnosis.judgement import Judgement, explained, judge_against, needs_explanation
+from conformance.diagnosis.suspect import OF_BOUND, Suspect
 from conformance.engine.cells import Cell, call_digest, outputs_digest
 from conformance.engine.environments import Machine
 from conformance.engine.job import Outcome
@@ -192,9 +193,18 @@ class Judge:
             ways = [way_of(decision, name) for decision, _, name in parts]
             # That a causal argument is ignored is reported as `causal_mask`, whichever argument carries it.
             ways += [("causal_mask", name) for decision, name in ways if decision.startswith("use[")]
-            likely = Likely(ways, search=False)
+            likely = Likely(ways, search=False, budget_under=partial(self._budget, judged.case))
         found = explained(found, judged.problem, profile, judged.actual, judged.facts.device, likely)
         return replace(judged, verdict=found.verdict, judgement=found)
+
+    def _budget(self, case: str, suspect: Suspect, dialect: Dialect) -> float | None:
+        """As `Suspect.budget`, from the expectation that a review of known deviations has asked for."""
+        if OF_BOUND.intersection(dialect):
+            return suspect.budget(dialect)
+        try:
+            return suspect.budget_of(self.expectation(case, suspect.problem, dialect, suspect.profile))
+        except UnderivedBound:
+            return suspect.budget(dialect)
 
 
 def _once(known: dict[tuple[Any, ...], Result], question: tuple[Any, ...], compute: Callable[[], Result]) -> Result:
