@@ -8,7 +8,7 @@ from conformance.diagnosis.conditions import Condition, always
 from tests.mutation.scoring import Named, Option, Said
 
 from .measure import PairTrial, Trial, outcome_of, pair_outcome, pair_trials, trials, tried
-from .mistakes import MISTAKES, SDPA, Mistake
+from .mistakes import MHA, MISTAKES, SDPA, Mistake
 from .writing import ARGUMENTS, written
 
 IGNORED = next(each for each in MISTAKES if each.name == "causal ignored")
@@ -66,9 +66,25 @@ def test_an_everyday_mistake_is_named_first_and_alone(name: str, arguments: tupl
     assert found.outcome == "right", found.said
 
 
-def test_a_mistake_is_named_from_a_few_cases_too() -> None:
-    mistake = next(each for each in MISTAKES if each.name == "rows with NaN set to zero")
-    found = tried(Trial(mistake, SDPA, ("bias", "key_padding_mask")), ("numerics/nonfinite/*",))
+@pytest.mark.parametrize(
+    ("name", "operator", "arguments", "globs"),
+    [
+        ("rows with NaN set to zero", SDPA, ("bias", "key_padding_mask"), ("numerics/nonfinite/*",)),
+        # Its arithmetic in float16 shows in calls with a causal mask only, so calibration has to know the mistake.
+        (
+            "causal ignored",
+            MHA,
+            ("is_causal", "key_padding_mask", "num_kv_heads", "need_weights"),
+            ("causal/*", "combined/arguments/*"),
+        ),
+    ],
+    ids=["NaN", "causal"],
+)
+def test_a_mistake_is_named_from_a_few_cases_too(
+    name: str, operator: str, arguments: tuple[str, ...], globs: tuple[str, ...]
+) -> None:
+    mistake = next(each for each in MISTAKES if each.name == name)
+    found = tried(Trial(mistake, operator, arguments), globs)
     assert found.outcome == "right", found.said
 
 
