@@ -40,19 +40,6 @@ def plain_data(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} {value!r} is not a JSON value")
 
 
-def json_text(value: Any) -> str:
-    """
-    `plain_data` of a value as JSON text. Most values need no conversion, and are written without a copy.
-
-    Raises:
-        TypeError: `value` has no JSON value.
-    """
-    try:
-        return json.dumps(value, allow_nan=False, separators=(",", ":"), default=plain_data)
-    except ValueError:  # it has a number that is not finite
-        return json.dumps(plain_data(value), allow_nan=False, separators=(",", ":"))
-
-
 def _key(key: Any) -> str:
     if not isinstance(key, str):
         raise TypeError(f"{key!r} is not a valid key: keys of JSON objects are strings")

@@ -8,6 +8,7 @@ The frames between coordinator and worker: a fixed prefix, a strict JSON header,
 Unlike pickle, nothing that is read is executed. bfloat16 is sent as its bits.
 """
 
+import json
 import math
 import struct
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.bridge.strict_json import json_text, strict_json
+from conformance.bridge.strict_json import plain_data, strict_json
 from conformance.bridge.tensor import STORAGE, Tensor
 
 MAGIC = b"ACW1"
@@ -56,7 +57,8 @@ def encode(message: Message) -> list["bytes | memoryview[Any]"]:
         WireError: the header is longer than HEADER_LIMIT.
     """
     listing = [[name, tensor.dtype, list(tensor.shape)] for name, tensor in message.tensors.items()]
-    header = json_text({"kind": message.kind, "fields": message.fields, "tensors": listing}).encode()
+    fields = {"kind": message.kind, "fields": plain_data(message.fields), "tensors": listing}
+    header = json.dumps(fields, allow_nan=False, separators=(",", ":")).encode()
     if len(header) > HEADER_LIMIT:
         raise WireError(f"the header has {len(header)} bytes, more than the limit of {HEADER_LIMIT}")
     body: list[bytes | memoryview[Any]] = []

@@ -95,8 +95,8 @@ class AcceptedFailures:
     def notes(self) -> Iterator[str]:
         """Yield a sentence about each accepted deviation."""
         for (sentence, reason), cases in self._seen.items():
-            told = f"accepted: it {sentence} ({counted(len(cases), 'verdict')}, such as {cases[0]}): {reason}"
-            yield told if reason == OF_BOUND else f"{told}; use --declare to require one behaviour"
+            note = f"accepted: it {sentence} ({counted(len(cases), 'verdict')}, such as {cases[0]}): {reason}"
+            yield note if reason == OF_BOUND else f"{note}; use --declare to require one behaviour"
 
 
 # Default time limit of one call, in seconds.

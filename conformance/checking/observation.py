@@ -74,11 +74,6 @@ OPEN_DECISIONS: dict[str, tuple[Way, ...]] = {
     "nonfinite_value": _all_ways("nonfinite_value"),
 }
 
-
-def _accepted_ways() -> frozenset[Way]:
-    return frozenset(way for ways in OPEN_DECISIONS.values() for way in ways)
-
-
 # Minimum share of the replies that the ways must explain; if they explain fewer, only the finite pattern is compared.
 MIN_EXPLAINED = 0.75
 
@@ -138,7 +133,7 @@ def observe(
     plain cases already show.
     """
     decisions = [decision for decision in OPEN_DECISIONS if decision != FINITE_FILL[0] or _is_fill_open(declared)]
-    mistake = {decision: name for decision, name in cause.items() if (decision, name) not in _accepted_ways()}
+    mistake = dict(way for way in cause.items() if way not in OPEN_DECISIONS.get(way[0], ()))
     fits = list(_fits(answers, expected, profiles, (declared.dialect, mistake), decisions))
     dialect: dict[str, str] = {}
     varies: dict[str, Mapping[str, str]] = {}

@@ -48,7 +48,7 @@ class Progress:
         """Set the total number of cells, and the number that was done before."""
         self._total, self._cells, self._before = total, done, done
         self._bar.update(self._task, total=total, completed=done, description="starting workers")
-        self._say(f"{total:,} verdicts to reach{f', {done:,} of them done before' if done else ''}")
+        self._say(f"{total:,} verdicts expected{f', {done:,} of them done before' if done else ''}")
 
     def worker(self, started: Started) -> None:
         """Print that a worker is ready, or why it failed to start."""

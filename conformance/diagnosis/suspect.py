@@ -34,8 +34,8 @@ OF_RANGE = "softmax_maximum"
 # may be rounded to it.
 OF_RESULTS = "result_dtype"
 
-# Under these, a suspect is compared with another bound than that of an expectation.
-OF_BOUND = frozenset({OF_RANGE, OF_RESULTS})
+# Decisions that change the bound that a suspect is compared with, so the bound of an expectation is not the right one.
+OF_OTHER_BOUND = frozenset({OF_RANGE, OF_RESULTS})
 
 # Tolerance of a suspect, in roundings, where the declared answer is exact, as in a row of zeros.
 ROUNDINGS = 8.0
@@ -73,7 +73,7 @@ class Suspect:
         """
         As `budget`, for a dialect whose expectation is known already.
 
-        The dialect must not make a decision of OF_BOUND.
+        The dialect must not make a decision of OF_OTHER_BOUND.
         """
         if not self._near(expected.reply) or not self._could_explain(expected.reply):
             return None

@@ -20,7 +20,7 @@ from conformance.deviations.catalogue import concerned
 from conformance.deviations.deviation import Dialect, Reply
 from conformance.diagnosis.explanation import Likely, way_of
 from conformance.diagnosis.judgement import Judgement, explained, judge_against, needs_explanation
-from conformance.diagnosis.suspect import OF_BOUND, Suspect
+from conformance.diagnosis.suspect import OF_OTHER_BOUND, Suspect
 from conformance.engine.cells import Cell, call_digest, outputs_digest
 from conformance.engine.environments import Machine
 from conformance.engine.job import Outcome
@@ -199,7 +199,7 @@ class Judge:
 
     def _budget(self, case: str, suspect: Suspect, dialect: Dialect) -> float | None:
         """As `Suspect.budget`, from the expectation that a review of known deviations has asked for."""
-        if OF_BOUND.intersection(dialect):
+        if OF_OTHER_BOUND.intersection(dialect):
             return suspect.budget(dialect)
         try:
             return suspect.budget_of(self.expectation(case, suspect.problem, dialect, suspect.profile))

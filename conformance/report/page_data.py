@@ -12,23 +12,21 @@ import json
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from jinja2 import BytecodeCache, Environment, PackageLoader, StrictUndefined
-from jinja2.bccache import Bucket
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from numpy.typing import NDArray
 
-from conformance import places
 from conformance.bridge.strict_json import plain_data
-from conformance.disk import write_whole
 from conformance.engine.records import JudgedCell, Key, LoggedCase, LoggedCell, LoggedSubject
 from conformance.engine.run_folder import Run
 from conformance.report.counts import budget_text, first_line, kind_of, what_happened
+from conformance.report.findings import advice
+from conformance.spec.texts import capital
 from conformance.verdicts.verdict import CONFORMING, GRAVITY
 
 Array = NDArray[np.float64]
@@ -376,36 +374,14 @@ def _shown(record: Mapping[str, Any], cell: LoggedCell, note: str) -> dict[str, 
     shown = {name: value for name, value in record.items() if name not in WITHOUT_TYPE}
     if "seconds" in shown:
         shown["seconds"] = plain_data({name: float(f"{each:.{DIGITS}g}") for name, each in cell.seconds.items()})
+    if cell.explanation is not None:
+        shown["advice"] = capital(advice(cell.explanation.remedy))
     return shown | ({"tensors_note": note} if note else {})
 
 
 def _chunk(case: LoggedCase, cells: Mapping[int, Any]) -> dict[str, Any]:
     about = {"yaml": case.yaml, "source": case.source, "digest": case.digest, "tags": list(case.tags)}
     return {"case": about, "cells": cells}
-
-
-class _CompiledTemplates(BytecodeCache):
-    """
-    Keeps compiled templates in the user's cache folder, because compiling one takes 0.1 s of every command.
-
-    Jinja checks that a kept one was compiled from the same text by the same version. Without a folder that can be
-    read and written, templates are compiled each time.
-    """
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        """Read a compiled template; called by Jinja."""
-        with suppress(OSError):
-            bucket.bytecode_from_string(self._file(bucket).read_bytes())
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        """Write a compiled template; called by Jinja."""
-        with suppress(OSError):
-            self._file(bucket).parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self._file(bucket), bucket.bytecode_to_string())
-
-    @staticmethod
-    def _file(bucket: Bucket) -> Path:
-        return places.cache() / "templates" / bucket.key
 
 
 def environment(filters: Mapping[str, Callable[..., Any]]) -> Environment:
@@ -416,7 +392,6 @@ def environment(filters: Mapping[str, Callable[..., Any]]) -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        bytecode_cache=_CompiledTemplates(),
     )
     templates.filters |= filters
     return templates

@@ -2,7 +2,6 @@
 
 import json
 import math
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.bridge.strict_json import json_text, plain_data, real, strict_json
+from conformance.bridge.strict_json import plain_data, real, strict_json
 
 
 @given(number=st.floats())
@@ -41,22 +40,3 @@ def test_what_json_lacks_is_refused(odd: Any) -> None:
 def test_what_is_not_strict_json_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not strict JSON"):
         strict_json(text)
-
-
-@pytest.mark.parametrize("finite", [True, False])
-def test_the_text_of_a_value_is_that_of_its_plain_data(*, finite: bool) -> None:
-    number = 0.5 if finite else np.nan
-    odd = {
-        "a": np.float32(number),
-        "b": np.arange(2),
-        "c": (True, number),
-        "d": {2, 1},
-        "e": MappingProxyType({"f": 1}),
-    }
-    assert json_text(odd) == json.dumps(plain_data(odd), separators=(",", ":"))
-
-
-@pytest.mark.parametrize("odd", [object(), {"a": [object()]}, {"a": [np.nan, object()]}])
-def test_what_is_no_value_has_no_text(odd: object) -> None:
-    with pytest.raises(TypeError, match="is not a JSON value"):
-        json_text(odd)

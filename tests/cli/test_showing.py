@@ -45,7 +45,7 @@ def told(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> tupl
 
 def test_a_run_begins_with_how_much_there_is(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, err = told(capsys, "run", "cases", "-a", f"{LIAR}[honest]", "--out", "out")
-    assert err[0] == "4 verdicts to reach"
+    assert err[0] == "4 verdicts expected"
     assert len(cells(project / "out")) == 4
 
 
@@ -164,7 +164,7 @@ def test_the_time_left_counts_from_the_first_call(clock: SimpleNamespace) -> Non
         progress.cell(record("pass"))
     assert progress.left == "about 11 min left"
     assert stream.getvalue().splitlines() == [
-        "300 verdicts to reach, 200 of them done before",
+        "300 verdicts expected, 200 of them done before",
         "201 of 300 cells judged, 0 rejected, 29 s",
         "203 of 300 cells judged, 0 rejected, 50 s, about 11 min left",
     ]

@@ -103,3 +103,20 @@ def test_a_failure_is_explained_before_its_review_unless_known_deviations_come_f
         assert named({"decisions": ("scale=none",)}) == "none"
         assert named({"decisions": ("scale=squared",)}) is None
         assert named({"decisions": ("scale=none", "mask_fill=zero")}) == "none"
+
+
+def test_what_accepted_a_failure_explains_it_and_is_not_computed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    case, profile = plain_case(), Profile.uniform("float32")
+    cell = make_cell(case, materialise(case), Subject(read_adapter(NUMPY)))
+    assert isinstance(cell, Cell)
+    wrong = expect(cell.route.problem, {"scale": "none"}, profile).reply
+    reply = {name: to_tensor(round_to(each.values, "float32"), "float32") for name, each in wrong.items()}
+    judge = Judge(known_first=True)
+    judged = judge.judge(cell, Declaration(profile), reply, {})
+    alone = judge.explained(judged).judgement
+    judge.expectation(case.id, cell.route.problem, {"scale": "none"}, profile)  # as a review of known deviations asks
+    monkeypatch.setattr("conformance.diagnosis.suspect.evaluate", lambda *_: pytest.fail("it is computed anew"))
+    accepted = judge.explained(judged, {"decisions": ("scale=none",)}).judgement
+    assert alone is not None
+    assert accepted is not None
+    assert accepted.explanation == alone.explanation

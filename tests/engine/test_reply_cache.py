@@ -88,7 +88,7 @@ def test_no_cache_asks_everything_and_keeps_nothing(tmp_path: Path) -> None:
         known, made = replies(records)
         assert known == 0
         assert made > 10
-    assert [each.name for each in (tmp_path / "cache").iterdir()] == ["templates"]  # of the report, not of replies
+    assert not (tmp_path / "cache").exists()
 
 
 def test_an_adapter_of_ones_own_is_asked_each_time(tmp_path: Path) -> None:

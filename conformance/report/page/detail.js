@@ -50,11 +50,11 @@ function verdictLine(cell, record) {
 }
 
 function explanationOf(record) {
-  const { explanation, ties } = record;
+  const { explanation, advice, ties } = record;
   if (!explanation) return null;
   const used = explanation.budget === undefined ? null : el("p", { class: "muted" }, `Compared with an oracle that does the same, the result is right: budget used ${typeof explanation.budget === "number" ? short(explanation.budget) : explanation.budget}.`);
   return el("div", { class: "callout" }, el("p", {}, "Explanation: it ", el("strong", {}, explanation.sentence), "."),
-    explanation.remedy ? el("p", {}, el("span", { class: "fix" }, `${explanation.remedy.includes("in the function, ") ? "Fix" : "Workaround"}: ${explanation.remedy}`)) : null,
+    advice ? el("p", {}, el("span", { class: "fix" }, advice)) : null,
     used, el("p", { class: "muted mono" }, `${explanation.decision}: found ${explanation.name}${explanation.declared ? `, expected ${explanation.declared}` : ""}`),
     (ties || []).length ? el("p", {}, "Ties, which these cases do not distinguish: ", el("span", { class: "mono" }, ties.join("; "))) : null);
 }
