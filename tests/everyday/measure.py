@@ -138,7 +138,7 @@ def tried(trial: Trial | PairTrial, globs: tuple[str, ...] = ()) -> Outcome:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             done = check(request, folder / "run", RunListener())
         seconds = time.perf_counter() - started
-        said = said_of(done.run, reported=True)
+        said = said_of(done.run)
         text = "; ".join([*map(_text, said.named), *(f"({kind})" for kind in said.others)])
         if isinstance(trial, PairTrial):
             told = _told(done.run)

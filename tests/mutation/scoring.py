@@ -118,15 +118,15 @@ def score(outcomes: Iterable[str]) -> Score:
     return Score(Counter(outcomes))
 
 
-def said_of(run: Run, *, reported: bool = False) -> Said:
+def said_of(run: Run) -> Said:
     """
     Read a run of one subject, in both forms of its masks: its diagnoses, or what explains its cells one by one.
 
-    reported: as the report has it, where causes with several deviations are separated and accepted ones are left out.
+    As the report has it: causes with several deviations are separated, and accepted ones are left out.
     """
     log = (run.folder / LOG).read_text(encoding="utf-8").splitlines()
     diagnoses = [record for line in log if (record := json.loads(line))["type"] == "diagnosis"]
-    causes = [(each["subject"], cause) for each in diagnoses for cause in _causes(each, reported=reported)]
+    causes = [(each["subject"], cause) for each in diagnoses for cause in _causes(each)]
     rejected = rejected_cells(run)
     if not diagnoses:
         causes = [(cell.subject, cause) for cell in rejected if (cause := _of_cell(cell))]
@@ -136,9 +136,8 @@ def said_of(run: Run, *, reported: bool = False) -> Said:
     return Said(run.conforms, tuple(_named(cause, subject) for subject, cause in causes), kinds)
 
 
-def _causes(diagnosis: Mapping[str, Any], *, reported: bool) -> Sequence[Mapping[str, Any]]:
-    separated = diagnosis.get("separated", ()) if reported else ()
-    return [each for each in separated if not each.get("accepted")] or diagnosis["causes"]
+def _causes(diagnosis: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return [each for each in diagnosis.get("separated", ()) if not each.get("accepted")] or diagnosis["causes"]
 
 
 def _of_cell(cell: LoggedCell) -> dict[str, Any]:
