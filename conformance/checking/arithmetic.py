@@ -1,9 +1,11 @@
 """The arithmetic of a checked function: named profiles, calibration on plain cases, and coarser alternatives."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from conformance.bounds.outputs import UnderivedBound
 from conformance.bridge.profile import Profile
 from conformance.checking.probe_calls import BASIS, ENOUGH, SHORT, Answers, Expectations, is_open, is_ordinary, is_plain
 from conformance.deviations.deviation import Dialect
@@ -131,28 +133,35 @@ def _would_conform(judged: Judged, name: str) -> bool:
 
 def evident_cause(answers: Answers, expected: Expectations, declared: Dialect, profile: Profile) -> dict[str, str]:
     """
-    Return the deviation that most plain cases already show, else most cases with ordinary masks; {} if there is none.
+    Return the deviations that are evident; {} if there are none.
 
-    The last resort is the deviation of the failing cases with ordinary masks. Calibration and observation assume this
-    deviation; it is still judged like any other mistake.
+    One is shown by most plain cases, or else by most cases with ordinary masks. Another one is shown by most of the
+    cases with ordinary masks that fail nevertheless. Calibration and observation assume both; they are still judged
+    like any other mistake.
     """
-
-    def smallest(some: Answers, number: int = ENOUGH) -> list[Evidence]:
-        ordered = sorted(some, key=lambda answer: answer[0].reply_limit)
-        return [_evidence(expected.reply(*answer, declared, profile)) for answer in ordered[:number]]
-
     masked = [(cell, outcome) for cell, outcome in answers if is_ordinary(cell.case)]
     closed = [(cell, outcome) for cell, outcome in masked if not is_open(cell.case, cell.route.problem)]
-    failing = [answer for answer in closed if not expected.conforms(*answer, declared, profile)]
-    for group in (_plain(answers, BASIS), masked, failing):
+    basis = [(cell, outcome) for cell, outcome in answers if cell.case.dtype == BASIS]
+
+    def shown(group: Answers, dialect: Dialect) -> dict[str, str]:
+        def smallest(some: Answers, number: int = ENOUGH) -> list[Evidence]:
+            ordered = sorted(some, key=lambda answer: answer[0].reply_limit)
+            return [_evidence(expected.reply(*answer, dialect, profile)) for answer in ordered[:number]]
+
         cells = smallest(group)
-        if cells and 2 * sum(cell.actual is not None for cell in cells) >= len(cells):
-            tied = _first(cells)
-            basis = [(cell, outcome) for cell, outcome in answers if cell.case.dtype == BASIS]
-            further = smallest(basis, 4 * ENOUGH) if len(tied) > 1 else []
-            best = max(tied, key=lambda change: sum(_suits(cell, change) for cell in further), default=())
-            return {decision: name for decision, name in best if name != CANONICAL}
-    return {}
+        if 2 * sum(cell.actual is not None for cell in cells) < max(len(cells), 1):
+            return {}
+        tied = _first(cells)
+        further = smallest(basis, 4 * ENOUGH) if len(tied) > 1 else []
+        best = max(tied, key=lambda change: sum(_suits(cell, change) for cell in further), default=())
+        return {decision: name for decision, name in best if name != CANONICAL}
+
+    cause = shown(_plain(answers, BASIS), declared) or shown(masked, declared)
+    dialect = {**declared, **cause}
+    failing = [answer for answer in closed if not expected.conforms(*answer, dialect, profile)]
+    with suppress(UnderivedBound):  # a first deviation without a derived bound hides a second one
+        cause |= shown(failing, dialect)
+    return cause
 
 
 def _evidence(probe: Probe) -> Evidence:
@@ -161,10 +170,10 @@ def _evidence(probe: Probe) -> Evidence:
 
 
 def _first(cells: Sequence[Evidence]) -> list[Change]:
-    """Return the change that explains most of the failing cells, and the changes that tie with it."""
+    """Return the change that explains half or more of the failing cells, and the changes that tie with it."""
     wrong = sum(cell.actual is not None for cell in cells)
     best = max(first_look(cells), key=lambda cause: len(cause.cells), default=None)
-    if best is None or 2 * len(best.cells) <= wrong:
+    if best is None or 2 * len(best.cells) < wrong:
         return []
     return [each.candidate.change for each in (best, *best.ties)]
 
@@ -197,15 +206,13 @@ def _plain(answers: Answers, dtype: str) -> Answers:
 
 
 def _best(plain: Answers, expected: Expectations, dtype: str, declared: Dialect, cause: Dialect) -> str | None:
-    dialect = {**declared, **cause}
-    first, *others = CANDIDATES[dtype]
-    if not others:
-        return first if any(expected.conforms(*answer, dialect, PROFILES[first](dtype)) for answer in plain) else None
-    best: tuple[str, Answers] = first, ()
+    # A cause may need a condition: without the condition, a reply is as declared.
+    dialects = [{**declared, **cause}, declared] if cause else [declared]
+    best: tuple[str, Answers] = ordinary(dtype), ()
     for name in CANDIDATES[dtype]:
         profile = PROFILES[name](dtype)
-        found = [(cell, outcome) for cell, outcome in plain if expected.conforms(cell, outcome, dialect, profile)]
-        if len(found) > len(best[1]) and (cause or not _too_near(best, expected, dtype, dialect, profile)):
+        found = [answer for answer in plain if any(expected.conforms(*answer, each, profile) for each in dialects)]
+        if len(found) > len(best[1]) and (cause or not _too_near(best, expected, dtype, declared, profile)):
             best = name, found
     return best[0] if best[1] else None
 

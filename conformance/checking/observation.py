@@ -177,12 +177,14 @@ def _fits(
 ) -> Iterator[ObservedFit]:
     """Yield a fit for each open case; dialects: the declared dialect and the cause."""
     declared, cause = dialects
+    # Under the cause as well: if it swaps key and value, NaN in a key is NaN in a value.
+    under: tuple[Dialect, ...] = ({}, cause) if cause else ({},)
     for cell, outcome in answers:
         problem, profile = cell.route.problem, profiles[cell.case.dtype]
         if not is_open(cell.case, problem):
             continue
         plain = expected.judge.expectation(cell.case.id, problem, {}, profile)
-        matters = [each for each in decisions if _matters(problem, plain, each, profile)]
+        matters = [each for each in decisions if any(_matters(problem, one, each, plain, profile) for one in under)]
         if matters:
             every = [
                 dict(zip(matters, ways, strict=True)) for ways in product(*(OPEN_DECISIONS[each] for each in matters))
@@ -225,12 +227,19 @@ def _is_finite_as(suspected: Suspect, dialect: Dialect) -> bool:
     )
 
 
-def _matters(problem: Problem, plain: Expectation, decision: str, profile: Profile) -> bool:
-    """Return whether some way of a decision changes the answer of this problem."""
+def _matters(problem: Problem, dialect: Dialect, decision: str, plain: Expectation, profile: Profile) -> bool:
+    """Return whether some way of a decision changes the answer under a dialect beyond the bounds of the plain answer."""
+    first = evaluate(problem, dialect, profile.score).reply if dialect else plain.reply
     others = (
-        evaluate(problem, _dialect(way), profile.score).reply for way in OPEN_DECISIONS[decision] if way is not None
+        evaluate(problem, {**dialect, **_dialect(way)}, profile.score).reply
+        for way in OPEN_DECISIONS[decision]
+        if way is not None
     )
-    return any(differs(plain.reply[name], other[name], plain.bounds[name]) for other in others for name in other)
+    return any(
+        bound.hard.shape == first[name].values.shape and differs(first[name], other[name], bound)
+        for other in others
+        for name, bound in plain.bounds.items()
+    )
 
 
 def _dialect(way: Way) -> dict[str, str]:
