@@ -17,6 +17,9 @@ Excess = Callable[[Array], Array]
 # Maximum rise for which a lazily rescaling kernel does not rescale: 8 in units of log2.
 LAZY = 8 * math.log(2.0)
 
+# Logarithm of a factor above which a weight may have become 0.
+FAR = 300.0
+
 
 def _risen(tops: Array) -> Array:
     """Return how far the running maximum rises after each block."""
@@ -47,8 +50,7 @@ def _unrescaled(excess: Excess, *, output: bool, total: bool) -> Callable[[int],
         def weigh(state: State, ordinary: HeadsMap) -> State:
             if state.logits.shape[-1] <= block:
                 return ordinary(state)
-            # may be zero times infinity: a weight of zero and a maximum that rose very far
-            grown = state.probs * _grown(state.logits, block, excess)
+            grown = _grown(state, _log_factor(state.logits, block, excess))
             probs = grown if output else state.probs
             if total:
                 probs = probs / np.where(state.fully_masked[..., None], 1.0, grown.sum(axis=-1, keepdims=True))
@@ -59,11 +61,21 @@ def _unrescaled(excess: Excess, *, output: bool, total: bool) -> Callable[[int],
     return of_block
 
 
-def _grown(logits: Array, block: int, excess: Excess) -> Array:
-    """Return the factor by which the weight of each key is too large."""
+def _log_factor(logits: Array, block: int, excess: Excess) -> Array:
+    """Return the logarithm of the factor by which the weight of each key is too large."""
     tops = np.stack([logits[..., start : start + block].max(axis=-1) for start in range(0, logits.shape[-1], block)])
-    grown = np.exp(np.nan_to_num(excess(tops), nan=0.0, posinf=0.0, neginf=0.0))
+    grown = np.nan_to_num(excess(tops), nan=0.0, posinf=0.0, neginf=0.0)
     return _spread(np.moveaxis(grown, 0, -1), logits.shape[-1], block)
+
+
+def _grown(state: State, log_factor: Array) -> Array:
+    """Return the weights times their factors; a weight that is 0 after the maximum rose was not 0 before."""
+    grown = state.probs * np.exp(np.minimum(log_factor, FAR))
+    if not (log_factor > FAR).any():
+        return grown
+    top = state.logits.max(axis=-1, keepdims=True)
+    total = np.log(np.exp(state.logits - top).sum(axis=-1, keepdims=True))
+    return np.where(log_factor > FAR, np.exp(state.logits - top - total + log_factor), grown)
 
 
 def _spread(per_block: Array, length: int, block: int) -> Array:
@@ -91,14 +103,19 @@ def _combined_by(power: float) -> Callable[[int], StepsMap]:
     return of_block
 
 
-def _leading_nan(block: int) -> StepsMap:
-    """-inf - -inf is NaN: a row without attended keys in its first block stays NaN."""
+def _nan_where(is_masked: Callable[[Array], Array]) -> Callable[[int], StepsMap]:
+    """-inf - -inf is NaN: a row whose keys are all masked in a block becomes NaN; `is_masked`: in which blocks."""
 
-    def blind(state: State) -> State:
-        unseen = np.all(state.logits[..., :block] == -np.inf, axis=-1) & ~state.fully_masked
-        return state.but(probs=np.where(unseen[..., None], np.nan, state.probs)) if unseen.any() else state
+    def of_block(block: int) -> StepsMap:
+        def blind(state: State) -> State:
+            starts = np.arange(0, state.logits.shape[-1], block)
+            masked = np.logical_and.reduceat(state.logits == -np.inf, starts, axis=-1)
+            unseen = is_masked(masked) & ~state.fully_masked
+            return state.but(probs=np.where(unseen[..., None], np.nan, state.probs)) if unseen.any() else state
 
-    return following("softmax", "leading_masked_keys", blind)
+        return following("softmax", "masked_blocks", blind)
+
+    return of_block
 
 
 def _padded_with_zeros(block: int) -> StepsMap:
@@ -124,21 +141,35 @@ def _of_blocks(
     name: str,
     steps: Callable[[int], StepsMap],
     concerns: Callable[[int], Callable[[Problem], bool]] = more_keys_than,
+    blocks: tuple[int, ...] = BLOCKS,
 ) -> Iterator[Deviation]:
     """Yield one deviation for each block length."""
-    for block in BLOCKS:
+    for block in blocks:
         yield Deviation(decision, f"{name}_{block}", steps=steps(block), bounded=False, concerns=concerns(block))
 
 
+def _online(name: str, steps: Callable[[int], StepsMap]) -> Iterator[Deviation]:
+    """Yield one deviation of the online softmax for each block length; a loop over single keys has blocks of 1."""
+    return _of_blocks("online_softmax", name, steps, blocks=(1, 2, *BLOCKS))
+
+
+def _times(factor: float) -> Excess:
+    """Return a factor of how far the running maximum rises after each block."""
+    return lambda tops: factor * _risen(tops)
+
+
 ROWS: tuple[Deviation, ...] = (
-    *_of_blocks("online_softmax", "not_rescaled", _unrescaled(_risen, output=True, total=False)),
-    *_of_blocks("online_softmax", "block_not_rescaled", _unrescaled(_risen_next, output=True, total=False)),
-    *_of_blocks("online_softmax", "total_not_rescaled", _unrescaled(_risen, output=False, total=True)),
-    *_of_blocks("online_softmax", "nothing_rescaled", _unrescaled(_risen, output=True, total=True)),
-    *_of_blocks("online_softmax", "lazily_rescaled", _unrescaled(_risen_in_small_steps, output=True, total=True)),
-    *_of_blocks("online_softmax", "parts_without_maxima", _unrescaled(_below_all, output=True, total=True)),
-    *_of_blocks("online_softmax", "parts_by_exp_of_log2", _combined_by(1.0 / math.log(2.0))),
-    *_of_blocks("online_softmax", "parts_by_exp2_of_log", _combined_by(math.log(2.0))),
-    *_of_blocks("leading_masked_keys", "nan", _leading_nan),
+    *_online("not_rescaled", _unrescaled(_risen, output=True, total=False)),
+    *_online("block_not_rescaled", _unrescaled(_risen_next, output=True, total=False)),
+    *_online("total_not_rescaled", _unrescaled(_risen, output=False, total=True)),
+    *_online("nothing_rescaled", _unrescaled(_risen, output=True, total=True)),
+    *_online("rescaled_by_exp_of_log2", _unrescaled(_times(1.0 - 1.0 / math.log(2.0)), output=True, total=True)),
+    *_online("rescaled_by_exp2_of_log", _unrescaled(_times(1.0 - math.log(2.0)), output=True, total=True)),
+    *_online("lazily_rescaled", _unrescaled(_risen_in_small_steps, output=True, total=True)),
+    *_online("parts_without_maxima", _unrescaled(_below_all, output=True, total=True)),
+    *_online("parts_by_exp_of_log2", _combined_by(1.0 / math.log(2.0))),
+    *_online("parts_by_exp2_of_log", _combined_by(math.log(2.0))),
+    *_of_blocks("leading_masked_keys", "nan", _nan_where(lambda masked: masked[..., 0]), blocks=(1, 2, *BLOCKS)),
+    *_of_blocks("masked_block", "nan", _nan_where(lambda masked: masked.any(axis=-1))),
     *_of_blocks("key_tail", "zeros", _padded_with_zeros, _not_in_blocks),
 )

@@ -55,6 +55,13 @@ def _default_if_zero(problem: Problem) -> float:
     return problem.head_dim**-0.5 if problem.scale == 0 else problem.applied_scale
 
 
+def _of_padded_head(multiple: int) -> Callable[[Problem], float]:
+    """Use 1/sqrt of the head_dim after it is padded to a multiple, unless a scale is given."""
+    return lambda problem: (
+        (-(-problem.head_dim // multiple) * multiple) ** -0.5 if problem.scale is None else problem.applied_scale
+    )
+
+
 def _of_query_width(problem: Problem) -> float:
     """Use 1/sqrt of the query width, which differs from a head only in mha."""
     return problem.query.shape[-1] ** -0.5 if problem.operator == "mha" else problem.applied_scale
@@ -104,6 +111,11 @@ def _base_two(problem: Problem) -> Problem:
     """Multiply scale, softcap and additive masks by ln 2, since 2^x = e^(x ln 2)."""
     cap = None if problem.softcap is None else problem.softcap * math.log(2)
     return _biases_times(problem, math.log(2)).but(scale=problem.applied_scale * math.log(2), softcap=cap)
+
+
+def capped_by_default(cap: float) -> ProblemMap:
+    """Make a map that applies a softcap where none is requested."""
+    return lambda problem: problem.but(softcap=cap) if problem.softcap is None else problem
 
 
 def _uncapped(problem: Problem) -> Problem:
@@ -230,6 +242,7 @@ ROWS: tuple[Deviation, ...] = (
     _scale("squared", lambda p: p.applied_scale**2),
     _scale("given_times_default", _given_times_default),
     _scale("inverted", _inverted),
+    *(_scale(f"padded_{multiple}", _of_padded_head(multiple)) for multiple in (8, 16, 32, 64, 128)),
     Deviation("scale", "square_root", steps=wrapping("scale", _root_of_scale)),
     Deviation("bias_scale", "scaled", problem=_bias_scaled),
     Deviation("bias_scale", "doubled", problem=bias_times(2)),

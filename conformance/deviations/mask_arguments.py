@@ -56,6 +56,27 @@ def _transposed(problem: Problem, operand: MaskOperand) -> MaskOperand:
     return replace(operand, values=operand.values.swapaxes(-1, -2))
 
 
+def _strides_swapped(problem: Problem, operand: MaskOperand) -> MaskOperand:
+    """Read the element (query, key) of an expanded mask at key * seq_len_q + query."""
+    if 1 in (problem.seq_len_q, problem.seq_len_k) or operand.element == "flag":
+        return operand
+    lead = operand.values.shape[:2]
+    expanded = np.broadcast_to(operand.values, (*lead, problem.seq_len_q, problem.seq_len_k))
+    return replace(operand, values=expanded.reshape(*lead, problem.seq_len_k, problem.seq_len_q).swapaxes(-1, -2))
+
+
+def _head_of(index: Callable[[Array, int, int], Array]) -> Reading:
+    """Use the mask of another query head; `index` maps (query heads, group size, num_kv_heads) to the heads to use."""
+
+    def read(problem: Problem, operand: MaskOperand) -> MaskOperand:
+        heads, shared = problem.num_heads, problem.num_kv_heads
+        if operand.values.shape[1] == 1 or shared == heads:
+            return operand
+        return replace(operand, values=operand.values[:, index(np.arange(heads), heads // shared, shared)])
+
+    return read
+
+
 def _batch_tiled(problem: Problem, operand: MaskOperand) -> MaskOperand:
     """Tile the batch axis instead of repeating it: folded row n = b * num_heads + h gets the mask of n % batch."""
     if operand.values.shape[0] == 1 or operand.values.shape[1] > 1 or problem.num_heads == 1:
@@ -112,6 +133,9 @@ READINGS: dict[tuple[str, str], Reading] = {
     ("use", "ignored_beside_others"): _ignored(lambda problem: len(problem.mask_operands) > 1),
     ("use", "ignored_with_weights"): _ignored(asks_for_weights),
     ("mask_axes", "transposed"): _transposed,
+    ("mask_axes", "strides_swapped"): _strides_swapped,
+    ("mask_axes", "kv_head"): _head_of(lambda head, group, _: head // group),
+    ("mask_axes", "heads_by_group"): _head_of(lambda head, group, shared: head % group * shared + head // group),
     ("mask_axes", "first_batch"): _first(0),
     ("mask_axes", "first_head"): _first(1),
     ("mask_axes", "first_query"): _first(2),

@@ -57,7 +57,7 @@ def words(decision: str, name: str) -> Words | None:
     texts = [text.replace("SLOT", slot_of(decision)[1] or "SLOT") for text in texts]
     if number is None:
         return Words(kind, texts[0], "".join(texts[1:]))
-    texts = [re.sub(r"\bN\b", number, text) for text in texts]
+    texts = [re.sub(r"\b1 keys\b", "1 key", re.sub(r"\bN\b", number, text)) for text in texts]
     return Words(kind, texts[0], "".join(texts[1:]), float(number))
 
 

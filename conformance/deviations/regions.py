@@ -92,11 +92,11 @@ def _first_keys(problem: Problem, count: int) -> Problem:
 
 
 def _tail_dropped(block: int) -> ProblemMap:
-    """Mask the keys after the last full block, if there is a full block."""
+    """Mask the keys after the last full block; without a full block, all rows are fully masked."""
 
     def apply(problem: Problem) -> Problem:
         whole = problem.seq_len_k // block * block
-        return problem if whole in (0, problem.seq_len_k) else _first_keys(problem, whole)
+        return problem if whole == problem.seq_len_k else _first_keys(problem, whole)
 
     return apply
 

@@ -113,6 +113,7 @@ ROWS: tuple[Deviation, ...] = (
     *of_each_block("causal_query_tile", "restarts", _queries_at(_in_tile)),
     *of_each_block("causal_key_tile", "shown", _keys_at(_first_of_tile)),
     *of_each_block("causal_key_tile", "hidden", _keys_at(_end_of_tile)),
+    *of_each_block("causal_key_tile", "restarts", _keys_at(_in_tile)),
     Deviation(
         "mask_rows", "first_1", problem=_broadcast_to_first(_QUERIES)(1), concerns=lambda problem: problem.seq_len_q > 1
     ),

@@ -126,6 +126,11 @@ class Evidence:
             return False
         return is_unexpectedly_infinite(self.declared, self.actual)
 
+    @property
+    def is_zero(self) -> bool:
+        """Whether the reply is zero everywhere."""
+        return self.actual is not None and not any(each.float64().any() for each in self.actual.values())
+
     def under(self, change: Change) -> dict[str, str]:
         """The declared dialect with the change applied."""
         return self._with(self.declared.dialect, change)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import inf, prod
 
+from conformance.deviations.names import KERNEL_BITS
 from conformance.deviations.nonfinite import where_added
 from conformance.deviations.tiles import DECISION, KeyLoop, is_causal_argument, key_loops
 from conformance.diagnosis.candidates import MAX_SEARCHED_CELLS, Candidate, Cause, combined_with, different
@@ -182,7 +183,7 @@ class Search:
                 break
             if (
                 all(each.explains(self.cells[n]) for n in self._open)
-                and not self._is_any_nan(each, self._open)
+                and not self._is_any_source(each, self._open)
                 and not self._contradicting(each, every)
             ):
                 return each.bits + MAX_EXTRA_COST
@@ -396,7 +397,7 @@ class Search:
             most = saved(len(self._open), each.bits)
             shows = self._shown(each, (most - best + MAX_EXTRA_COST) / UNEXPLAINED)
             limits[each] = saved(len(shows), each.bits)
-            if not shows or limits[each] < best - MAX_EXTRA_COST or self._is_any_nan(each, shows):
+            if not shows or limits[each] < best - MAX_EXTRA_COST or self._is_any_source(each, shows):
                 continue
             if alone and self._is_half(shows):
                 continue
@@ -405,8 +406,14 @@ class Search:
                 rated.append(_Rated(each, fit.shows, fit))
         return sorted(rated, key=lambda each: (-limits[each.candidate], found.index(each.candidate)))
 
-    def _is_any_nan(self, candidate: Candidate, shows: Sequence[int]) -> bool:
-        """Whether a candidate explains only NaN and is not about non-finite values; any source of NaN does that."""
+    def _is_any_source(self, candidate: Candidate, shows: Sequence[int]) -> bool:
+        """
+        Whether a candidate explains nothing that any source of NaN, or of zeros, would not explain.
+
+        It explains only NaN and is not about non-finite values, or it explains only zeros and is no everyday mistake.
+        """
+        if candidate.bits >= KERNEL_BITS and all(self.cells[n].is_zero for n in shows):
+            return True
         is_about_nonfinite = any(decision in OF_NONFINITE for decision, _ in candidate.change)
         return not is_about_nonfinite and all(self.cells[n].is_about_nonfinite for n in shows)
 

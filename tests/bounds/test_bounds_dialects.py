@@ -249,10 +249,12 @@ def test_every_deviation_is_bounded_or_refused(dtype: str) -> None:
     of_online = (
         *("not_rescaled", "block_not_rescaled", "total_not_rescaled", "nothing_rescaled", "lazily_rescaled"),
         *("parts_without_maxima", "parts_by_exp_of_log2", "parts_by_exp2_of_log"),
+        *("rescaled_by_exp_of_log2", "rescaled_by_exp2_of_log"),
     )
-    of_blocks = ("key_tail=zeros", "leading_masked_keys=nan", *(f"online_softmax={name}" for name in of_online))
+    of_keys = ("leading_masked_keys=nan", *(f"online_softmax={name}" for name in of_online))
     assert refused == {
-        *(f"{key}_{block}" for key in of_blocks for block in BLOCKS),
+        *(f"{key}_{block}" for key in ("key_tail=zeros", "masked_block=nan") for block in BLOCKS),
+        *(f"{key}_{block}" for key in of_keys for block in (1, 2, *BLOCKS)),
         "float_mask[mask]=one_minus",
         "attention_axis=heads",
         "softmax_axis=queries",
@@ -282,6 +284,8 @@ def test_every_deviation_is_bounded_or_refused(dtype: str) -> None:
         "softmax_denominator=missing",
         "softcap=undivided",
         "arguments=key_reshaped",
+        "arguments=key_over_heads",
+        "value_path=over_heads",
         "value_path=summed",
         "padded_queries=zeroed",
         "padded_queries=zeroed_with_weights",

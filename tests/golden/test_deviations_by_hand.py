@@ -647,6 +647,56 @@ def test_padding_lies_along_the_queries() -> None:
     assert output(problem, "mask_axes[mask]=transposed") == [6.0, 0.0]
 
 
+def test_a_mask_is_read_with_swapped_strides() -> None:
+    # rows 1 0 1 and 0 1 1 are 1 0 1 0 1 1 in memory; query 0 reads positions 0, 2, 4 of them, query 1 reads 1, 3, 5
+    problem = even([[[[1.0], [2.0], [4.0]]]], 2, mask([[1, 0, 1], [0, 1, 1]]))
+    assert output(problem) == pytest.approx([5 / 2, 3.0])
+    assert output(problem, "mask_axes[mask]=strides_swapped") == pytest.approx([7 / 3, 4.0])
+    # one row for all queries is expanded first: 0 1 1 0 1 1
+    row = even([[[[1.0], [2.0], [4.0]]]], 2, mask([[0, 1, 1]]))
+    assert output(row, "mask_axes[mask]=strides_swapped") == pytest.approx([3.0, 5 / 2])
+
+
+@pytest.mark.parametrize(
+    ("lie", "expected"), [("", [1, 3, 20, 10]), ("kv_head", [1, 1, 30, 30]), ("heads_by_group", [1, 2, 30, 10])]
+)
+def test_a_mask_is_read_at_another_head(lie: str, expected: list[float]) -> None:
+    # query heads 0 and 1 share the values 1 and 3, heads 2 and 3 the values 10 and 30
+    each = mask([[[[1, 0]], [[0, 1]], [[1, 1]], [[1, 0]]]])
+    value = np.array([[[[1.0], [3.0]], [[10.0], [30.0]]]])
+    problem = sdpa(np.zeros((1, 4, 1, 1)), np.zeros((1, 2, 2, 1)), value, each)
+    assert output(problem, *([f"mask_axes[mask]={lie}"] if lie else [])) == pytest.approx(expected)
+
+
+def test_arrays_are_summed_over_the_heads() -> None:
+    keys, values = [[[[0.0], [LOG3]], [[0.0], [0.0]]]], [[[[4.0], [8.0]], [[1.0], [3.0]]]]
+    problem = sdpa(np.ones((1, 2, 1, 1)), keys, values)
+    assert output(problem) == pytest.approx([7.0, 2.0])
+    assert output(problem, "arguments=key_over_heads") == pytest.approx([7.0, 2.5])
+    assert output(problem, "value_path=over_heads") == pytest.approx([9.5, 8.0])
+
+
+def test_a_scale_of_the_padded_head_or_of_its_whole_width() -> None:
+    def scored(product: float, **fields: Any) -> Problem:
+        """Four numbers a head; the products are 0 and `product`."""
+        rows = np.zeros((1, 1, 2, 4))
+        rows[..., 1, 0] = product
+        return sdpa([[[[1.0, 0.0, 0.0, 0.0]]]], rows, [[[[4.0], [8.0]]]], **fields)
+
+    assert output(scored(2 * LOG3, scale=None)) == pytest.approx([7.0])
+    assert output(scored(8**0.5 * LOG3, scale=None), "scale=padded_8") == pytest.approx([7.0])
+    assert output(scored(4 * LOG3, scale=0.25), "scale=padded_8") == pytest.approx([7.0])  # a given one is used
+    assert output(scored(4 * LOG3, scale=None), "scale=over_head_dim_1") == pytest.approx([7.0])
+    assert output(scored(8 * LOG3, scale=0.25), "scale=over_head_dim_0.5") == pytest.approx([7.0])
+
+
+def test_a_softcap_that_is_not_requested() -> None:
+    # 2 tanh(x / 2) = ln 3
+    problem = one_query([0.0, 2 * np.arctanh(LOG3 / 2)], [4.0, 8.0])
+    assert output(problem, "softcap=default_2") == pytest.approx([7.0])
+    assert output(problem.but(softcap=5.0), "softcap=default_2") == output(problem.but(softcap=5.0))
+
+
 # ---- slips of a kernel -----------------------------------------------------------------------------------------
 
 
@@ -654,7 +704,7 @@ def test_keys_after_the_last_block_are_dropped() -> None:
     values = [[[[float(n)] for n in range(17)]]]
     assert output(even(values, 1)) == [8.0]
     assert output(even(values, 1), "key_tail=dropped_16") == [7.5]
-    assert output(even(values, 1), "key_tail=dropped_32") == [8.0]
+    assert output(even(values, 1), "key_tail=dropped_32") == [0.0]  # no full block: no key is left
 
 
 def test_keys_are_filled_up_with_zeros_that_take_weight() -> None:

@@ -123,6 +123,44 @@ def test_a_query_that_sees_nothing_in_the_first_block_is_no_number() -> None:
     assert np.isfinite(output(even(3, 5, mask(rows)), "leading_masked_keys=nan_8")).all()
 
 
+def test_a_query_that_sees_nothing_in_some_block_is_no_number() -> None:
+    rows = [[1, 0, 0, 0, 0], [0, 0, 0, 1, 1], [0, 0, 0, 0, 0]]
+    found = output(even(3, 5, mask(rows)), "masked_block=nan_4")
+    assert np.isnan(found[0]).all()
+    assert found[1:].tolist() == [[0.0, 0.0, 0.0, 0.5, 0.5], [0.0] * 5]
+    assert np.isfinite(output(even(3, 5, mask(rows)), "leading_masked_keys=nan_4")).all()
+
+
+def test_a_loop_over_single_keys_has_blocks_of_one() -> None:
+    problem = scored([[0.0, LOG2]], [[3.0], [6.0]])
+    assert output(problem)[0, 0] == pytest.approx((3 + 2 * 6) / 3)
+    assert output(problem, "online_softmax=not_rescaled_1")[0, 0] == pytest.approx((3 + 6) / 1.5)
+    # the first weight is 1 when it is added, and 0 after the maximum rose by 800
+    far = scored([[0.0, 800.0]], [[3.0], [6.0]])
+    assert output(far)[0, 0] == 6.0
+    assert output(far, "online_softmax=not_rescaled_1")[0, 0] == pytest.approx(9.0)
+    assert output(far, "online_softmax=nothing_rescaled_1")[0, 0] == pytest.approx(4.5)
+    late = scored([[-np.inf, 0.0]], [[3.0], [6.0]])
+    assert output(late, "online_softmax=not_rescaled_1")[0, 0] == 6.0
+    masked = even(2, 3, mask([[0, 1, 1], [1, 0, 0]]))
+    assert np.isnan(output(masked, "leading_masked_keys=nan_1")[0]).all()
+    assert output(masked, "leading_masked_keys=nan_1")[1].tolist() == [1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(("name", "factor"), [("exp_of_log2", np.exp(-1.0)), ("exp2_of_log", 2.0**-LOG2)])
+def test_a_rise_that_is_followed_in_another_base(name: str, factor: float) -> None:
+    """Logits 0 and ln 2: what the first key added is halved by right."""
+    problem = scored([[0.0, LOG2]], [[3.0], [6.0]])
+    found = output(problem, f"online_softmax=rescaled_by_{name}_1")[0, 0]
+    assert found == pytest.approx((3 * factor + 6) / (factor + 1))
+
+
+def test_key_positions_begin_again_with_every_tile() -> None:
+    lie = "causal_key_tile=restarts_4"
+    assert seen(even(3, 7, flag(3, 7)), lie) == ["x---x--", "xx--xx-", "xxx-xxx"]
+    assert seen(even(3, 4, flag(3, 4)), lie) == ["x---", "xx--", "xxx-"]
+
+
 def test_a_row_that_underflows_counts_as_fully_masked() -> None:
     low, high = (scored([[logit, logit]], [[4.0], [8.0]]) for logit in (-2000.0, 2000.0))
     assert output(low).tolist() == [[6.0]]
