@@ -228,7 +228,7 @@ def _is_finite_as(suspected: Suspect, dialect: Dialect) -> bool:
 
 
 def _matters(problem: Problem, dialect: Dialect, decision: str, plain: Expectation, profile: Profile) -> bool:
-    """Return whether some way of a decision changes the answer under a dialect beyond the bounds of the plain answer."""
+    """Return whether some way of a decision changes the answer under a dialect beyond the plain bounds."""
     first = evaluate(problem, dialect, profile.score).reply if dialect else plain.reply
     others = (
         evaluate(problem, {**dialect, **_dialect(way)}, profile.score).reply

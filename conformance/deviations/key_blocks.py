@@ -170,6 +170,6 @@ ROWS: tuple[Deviation, ...] = (
     *_online("parts_by_exp_of_log2", _combined_by(1.0 / math.log(2.0))),
     *_online("parts_by_exp2_of_log", _combined_by(math.log(2.0))),
     *_of_blocks("leading_masked_keys", "nan", _nan_where(lambda masked: masked[..., 0]), blocks=(1, 2, *BLOCKS)),
-    *_of_blocks("masked_block", "nan", _nan_where(lambda masked: masked.any(axis=-1))),
+    *_of_blocks("masked_block", "nan", _nan_where(lambda masked: np.asarray(masked.any(axis=-1)))),
     *_of_blocks("key_tail", "zeros", _padded_with_zeros, _not_in_blocks),
 )

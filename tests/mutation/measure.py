@@ -138,7 +138,8 @@ def judged_bug(bug: Bug) -> Row:
         except CheckError as refused:  # a plain call already fails, so nothing is judged and no cause is named
             return Row(bug.name, bug.name, "unexplained", str(refused).splitlines()[0])
         said, effects = said_of(done.run), Effects(done.run, folder / ADAPTER)
-        return Row(bug.name, bug.name, outcome(said, also_leaking(bug), bug.kinds, effects.alike), text(said))
+        expected = also_leaking(bug)
+        return Row(bug.name, bug.name, outcome(said, [*expected, *parts(expected)], bug.kinds, effects.alike), text(said))
 
 
 def also_leaking(bug: Bug) -> tuple[Option, ...]:
@@ -147,6 +148,11 @@ def also_leaking(bug: Bug) -> tuple[Option, ...]:
         return bug.expected
     both = [Option(option.keys | {LEAK}, option.when) for option in bug.expected]
     return (*bug.expected, *both, Option(frozenset({LEAK}), always()))
+
+
+def parts(expected: Iterable[Option]) -> Iterator[Option]:
+    """Each deviation of the options with several: the report has each as a finding of its own if that is shorter."""
+    return (Option(frozenset({key}), each.when) for each in expected if len(each.keys) > 1 for key in each.keys)
 
 
 def quietly(work: Callable[[], T]) -> T:

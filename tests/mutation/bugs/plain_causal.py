@@ -174,6 +174,7 @@ def last_key_dropped(query: Array, key: Array, value: Array, mask: Array | None 
     range(seq_len_k - 1).
 
     Right: key_tail=last_dropped
+    When: {sizes_above: {seq_len_k: 1}}
     """
     length = max(key.shape[2] - 1, 1)
     mask = mask if mask is None or mask.shape[-1] == 1 else mask[..., :length]

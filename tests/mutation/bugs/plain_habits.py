@@ -85,7 +85,7 @@ def scale_of_one_size(query: Array, key: Array, value: Array, mask: Array | None
     """
     The scale of heads of 64.
 
-    Right: fail
+    Right: scale=is_0.125
     """
     return attend(query, key, value, mask, 0.125)
 

@@ -26,8 +26,7 @@ def given_scale_divides(
     """
     A scale that is given is taken for what the logits are divided by, as the root of head_dim is.
 
-    Right: scale=inverted
-    When: {scaled: true}
+    Right: scale=inverted when {scaled: true} or scale=default_if_zero
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         return attend(query, key, value, mask, None if not scale else 1 / scale)
@@ -53,7 +52,7 @@ def bias_in_units_of_log2(
     """
     For powers of two the scale has log2(e) in it, and the bias has not.
 
-    Right: fail
+    Right: bias_scale=times_0.693147
     """
     logits = scores(query, key, query.shape[-1] ** -0.5 * LOG2E)
     return np.asarray(softmax(hide(logits if bias is None else logits + bias, mask) / LOG2E) @ value)
@@ -65,7 +64,7 @@ def bias_for_powers_of_two(
     """
     The bias is made ready for powers of two, and those of e are taken.
 
-    Right: fail
+    Right: bias_scale=times_1.442695
     """
     logits = scores(query, key)
     return np.asarray(softmax(hide(logits if bias is None else logits + bias * LOG2E, mask)) @ value)
@@ -101,7 +100,7 @@ def scale_by_precedence(query: Array, key: Array, value: Array, mask: Array | No
     """
     head_dim ** -1 / 2 is (1 / head_dim) / 2.
 
-    Right: fail
+    Right: scale=over_head_dim_0.5
     """
     return attend(query, key, value, mask, query.shape[-1] ** -1 / 2)
 

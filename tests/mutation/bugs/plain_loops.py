@@ -15,7 +15,7 @@ def loop_ends_with_the_tile_of_keys(
     """
     Queries go in tiles of 16, keys in tiles of 8; the last tile of keys is that which begins with the queries.
 
-    Right: fail
+    Right: causal_loop=16x8_first_up_masked
     """
     logits = hide(scores(query, key), mask)
     if is_causal:

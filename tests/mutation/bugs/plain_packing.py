@@ -84,7 +84,7 @@ def scale_of_the_filled_head(
 
     In most cases that is a power of two, so that float16 has no rounding here that would tell how NumPy computes in it.
 
-    Right: in_float16 when {dtype: [float16]} or fail
+    Right: scale=padded_16
     """
     width = -(-query.shape[-1] // 16) * 16
     return attend(query, key, value, mask, width**-0.5 if scale is None else scale)

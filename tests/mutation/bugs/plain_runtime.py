@@ -76,7 +76,8 @@ def square_keys_pass_for_transposed(
     """
     Keys whose second last axis is as long as the head go into the product as they are.
 
-    Right: fail
+    Right: arguments=key_reshaped
+    When: {sizes_equal: [[seq_len_k, head_dim]]}
     """
     if key.shape[-2] == query.shape[-1]:
         key = key.swapaxes(-1, -2)

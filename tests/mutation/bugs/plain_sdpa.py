@@ -807,6 +807,7 @@ def keys_after_the_last_tile_dropped(query: Array, key: Array, value: Array, mas
     Keys are read in tiles of 16; what is left over after the last whole one is dropped.
 
     Right: key_tail=dropped_16
+    When: {sizes_above: {seq_len_k: 15}}
     """
     whole = key.shape[2] // 16 * 16 or key.shape[2]
     mask = mask if mask is None or mask.shape[-1] == 1 else mask[..., :whole]

@@ -85,7 +85,7 @@ def mask_of_the_shared_head(
     """
     The number of the shared head is worked out once for each head, and used for whatever has an axis of heads.
 
-    Right: fail
+    Right: mask_axes[mask]=kv_head
     """
     heads = query.shape[1]
     place = np.arange(heads) * (num_kv_heads or heads) // heads
