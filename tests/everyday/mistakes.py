@@ -183,6 +183,7 @@ MISTAKES: tuple[Mistake, ...] = (
     Mistake("scale missing", ("scale=none",), {"scaled": ""}, excludes=("scale",)),
     Mistake("scale twice", ("scale=squared",), {"scaled": "logits = logits * factor * factor"}),
     Mistake("scale 1/d", ("scale=squared",), {"factor": "factor = 1 / dim"}, excludes=("scale",)),
+    Mistake("scale 1/(2d)", ("scale=over_head_dim_0.5",), {"factor": "factor = dim**-1 / 2"}, excludes=("scale",)),
     Mistake(
         "scale sqrt(d)",
         ("scale=inverted", "scale=square_root"),
@@ -284,6 +285,16 @@ MISTAKES: tuple[Mistake, ...] = (
         excludes=("need_weights",),
     ),
     Mistake(
+        "result in float64 without a scale",
+        ("result_dtype=float64",),
+        {
+            "factor": "factor = np.float64(1 / math.sqrt(dim))",  # NumPy makes every number float64 from here on
+            "fill": "logits = np.where(allowed, logits, -np.inf)",
+        },
+        needs=("scale",),
+        operators=(SDPA,),
+    ),
+    Mistake(
         "result in float32",
         ("result_dtype=float32",),
         {"output": "output = weights.astype(np.float32) @ value.astype(np.float32)"},
@@ -379,6 +390,13 @@ MISTAKES: tuple[Mistake, ...] = (
             'key = key @ params["wv"] + (0 if params["bv"] is None else params["bv"])\n'
             'value = value @ params["wk"] + (0 if params["bk"] is None else params["bk"])',
         ),
+        operators=(MHA,),
+        raises=True,  # where key and value have different widths
+    ),
+    Mistake(
+        "key and value swapped",
+        ("arguments=key_value",),
+        _projected("batch, length, _ = query.shape", "batch, length, _ = query.shape\nkey, value = value, key"),
         operators=(MHA,),
         raises=True,  # where key and value have different widths
     ),

@@ -77,8 +77,14 @@ def test_an_everyday_mistake_is_named_first_and_alone(name: str, arguments: tupl
             ("is_causal", "key_padding_mask", "num_kv_heads", "need_weights"),
             ("causal/*", "combined/arguments/*"),
         ),
+        # NaN in a key is NaN in a value then.
+        ("key and value swapped", MHA, ("is_causal",), ("numerics/nonfinite/*", "causal/*")),
+        # Calls with a scale alone show how it computes in float16.
+        ("result in float64 without a scale", SDPA, ("scale",), ("combined/pairs/scale*", "parameters/scale/*")),
+        # A constant over head_dim, not over its root.
+        ("scale 1/(2d)", SDPA, (), ("shapes/*",)),
     ],
-    ids=["NaN", "causal"],
+    ids=["NaN", "causal", "swapped", "dtype", "scale"],
 )
 def test_a_mistake_is_named_from_a_few_cases_too(
     name: str, operator: str, arguments: tuple[str, ...], globs: tuple[str, ...]
@@ -89,7 +95,12 @@ def test_a_mistake_is_named_from_a_few_cases_too(
 
 
 # Two mistakes that one function makes; the second shows in other calls than it would alone.
-PAIRS = (("no maximum", "result in float64", ()), ("mask ignored", "a scale of zero is none", ("scale",)))
+PAIRS = (
+    ("no maximum", "result in float64", ()),
+    ("mask ignored", "a scale of zero is none", ("scale",)),
+    # The second is assumed as well where it is observed how NaN is treated.
+    ("mask inverted", "result in float64 without a scale", ("is_causal", "scale")),
+)
 
 
 @pytest.mark.parametrize(("one", "other", "arguments"), PAIRS, ids=[one for one, _, _ in PAIRS])
