@@ -139,7 +139,9 @@ def judged_bug(bug: Bug) -> Row:
             return Row(bug.name, bug.name, "unexplained", str(refused).splitlines()[0])
         said, effects = said_of(done.run), Effects(done.run, folder / ADAPTER)
         expected = also_leaking(bug)
-        return Row(bug.name, bug.name, outcome(said, [*expected, *parts(expected)], bug.kinds, effects.alike), text(said))
+        return Row(
+            bug.name, bug.name, outcome(said, [*expected, *parts(expected)], bug.kinds, effects.alike), text(said)
+        )
 
 
 def also_leaking(bug: Bug) -> tuple[Option, ...]:
