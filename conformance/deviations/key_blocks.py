@@ -17,6 +17,9 @@ Excess = Callable[[Array], Array]
 # Maximum rise for which a lazily rescaling kernel does not rescale: 8 in units of log2.
 LAZY = 8 * math.log(2.0)
 
+# Block lengths of loops that carry a maximum. Parts of one key would all weigh the same.
+SMALL_BLOCKS = (1, 2, *BLOCKS)
+
 # Logarithm of a factor above which a weight may have become 0.
 FAR = 300.0
 
@@ -149,8 +152,8 @@ def _of_blocks(
 
 
 def _online(name: str, steps: Callable[[int], StepsMap]) -> Iterator[Deviation]:
-    """Yield one deviation of the online softmax for each block length; a loop over single keys has blocks of 1."""
-    return _of_blocks("online_softmax", name, steps, blocks=(1, 2, *BLOCKS))
+    """Yield one deviation of a running maximum for each block length; a loop over single keys has blocks of 1."""
+    return _of_blocks("online_softmax", name, steps, blocks=SMALL_BLOCKS)
 
 
 def _times(factor: float) -> Excess:
@@ -165,11 +168,11 @@ ROWS: tuple[Deviation, ...] = (
     *_online("nothing_rescaled", _unrescaled(_risen, output=True, total=True)),
     *_online("rescaled_by_exp_of_log2", _unrescaled(_times(1.0 - 1.0 / math.log(2.0)), output=True, total=True)),
     *_online("rescaled_by_exp2_of_log", _unrescaled(_times(1.0 - math.log(2.0)), output=True, total=True)),
-    *_online("lazily_rescaled", _unrescaled(_risen_in_small_steps, output=True, total=True)),
-    *_online("parts_without_maxima", _unrescaled(_below_all, output=True, total=True)),
-    *_online("parts_by_exp_of_log2", _combined_by(1.0 / math.log(2.0))),
-    *_online("parts_by_exp2_of_log", _combined_by(math.log(2.0))),
-    *_of_blocks("leading_masked_keys", "nan", _nan_where(lambda masked: masked[..., 0]), blocks=(1, 2, *BLOCKS)),
+    *_of_blocks("online_softmax", "lazily_rescaled", _unrescaled(_risen_in_small_steps, output=True, total=True)),
+    *_of_blocks("online_softmax", "parts_without_maxima", _unrescaled(_below_all, output=True, total=True)),
+    *_of_blocks("online_softmax", "parts_by_exp_of_log2", _combined_by(1.0 / math.log(2.0))),
+    *_of_blocks("online_softmax", "parts_by_exp2_of_log", _combined_by(math.log(2.0))),
+    *_of_blocks("leading_masked_keys", "nan", _nan_where(lambda masked: masked[..., 0]), blocks=SMALL_BLOCKS),
     *_of_blocks("masked_block", "nan", _nan_where(lambda masked: np.asarray(masked.any(axis=-1)))),
     *_of_blocks("key_tail", "zeros", _padded_with_zeros, _not_in_blocks),
 )

@@ -18,6 +18,7 @@ from conformance.diagnosis.conditions import Condition
 from conformance.diagnosis.evidence import Change, Evidence
 from conformance.diagnosis.explanation import CANONICAL, UNEXPLAINED, Way, of_change, ways
 from conformance.diagnosis.suspect import Suspect
+from conformance.spec.materialise import HALF
 from conformance.spec.problem import Array, Problem
 
 # Maximum number of steps from each guess.
@@ -163,7 +164,8 @@ MAX_KEPT_PAIRS = 8
 MAX_SOLVED = 2
 # and the maximum number of such cells in total.
 MAX_PAIRS = 12
-# Maximum number of cells that are searched for pairs; one for each combination of arguments and operator.
+# Maximum number of cells that are searched for pairs; for each combination of arguments and operator, one in half
+# precision and one in another dtype.
 MAX_PAIRED_CELLS = 8
 # Maximum number of cells, the simplest first, from which the arithmetic is determined.
 MAX_MEASURED = 5
@@ -267,7 +269,7 @@ def pairs(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candid
     """
     known = dict.fromkeys(way for change in taken for way in change)
     limit = UNEXPLAINED * len(cells) if taken else inf
-    simplest = {(_arguments(cell), cell.facts.operator): cell for cell in reversed(cells)}
+    simplest = {(_arguments(cell), cell.facts.operator, cell.facts.dtype in HALF): cell for cell in reversed(cells)}
     for cell in sorted(simplest.values(), key=cells.index)[:MAX_PAIRED_CELLS]:
         every = [way for way in ways(cell.problem, cell.declared.dialect) if USUAL_BITS + of_change((way,)) < limit]
         single = [way for way in every if cell.distinguishes((way,), ())]
