@@ -204,7 +204,7 @@ def causal_within_a_block(
     """
     A tiled kernel compares the query with the place of a key in its block.
 
-    Right: fail
+    Right: causal_key_tile=restarts_16
     """
     logits = scores(query, key)
     if is_causal:

@@ -64,7 +64,7 @@ def bias_for_powers_of_two(
     """
     The bias is made ready for powers of two, and those of e are taken.
 
-    Right: bias_scale=times_1.442695
+    Right: bias_scale=times_1.442695040888963
     """
     logits = scores(query, key)
     return np.asarray(softmax(hide(logits if bias is None else logits + bias * LOG2E, mask)) @ value)

@@ -209,7 +209,7 @@ def mask_of_shared_heads_folded_otherwise(
     """
     Query heads are folded into groups with the shared head first, the heads of a mask with it last.
 
-    Right: fail
+    Right: mask_axes[mask]=heads_by_group
     """
     batch, heads, queries, dim = query.shape
     shared = num_kv_heads or heads
