@@ -76,7 +76,7 @@ def exponent_held_to_thirty(
     """
     The exponential is held to what it can take, and no maximum is subtracted.
 
-    Right: logit_limit=30
+    Right: logit_limit=30 or softmax_maximum=missing
     """
     powers = np.exp(np.minimum(np.maximum(scores(query, key, scale), -30), 30))
     kept = powers if mask is None else np.where(mask, powers, 0)
