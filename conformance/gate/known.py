@@ -10,6 +10,7 @@ import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol
 
 from packaging.specifiers import SpecifierSet
@@ -189,10 +190,13 @@ def _cells(number: int) -> str:
 
 def versions_hold(conditions: Mapping[str, str], versions: Mapping[str, str]) -> bool:
     """Whether the installed versions meet every condition (distribution -> PEP 440 specifier)."""
-    return all(
-        package in versions and SpecifierSet(spec, prereleases=True).contains(versions[package])
-        for package, spec in conditions.items()
-    )
+    return all(package in versions and _contains(spec, versions[package]) for package, spec in conditions.items())
+
+
+# Cached: every cell asks the same of the entries about its subject.
+@lru_cache(maxsize=1024)
+def _contains(spec: str, version: str) -> bool:
+    return SpecifierSet(spec, prereleases=True).contains(version)
 
 
 def _applies(entry: KnownEntry, cell: Judged) -> bool:
