@@ -143,16 +143,16 @@ def evident_cause(answers: Answers, expected: Expectations, declared: Dialect, p
     closed = [(cell, outcome) for cell, outcome in masked if not is_open(cell.case, cell.route.problem)]
     basis = [(cell, outcome) for cell, outcome in answers if cell.case.dtype == BASIS]
 
-    def shown(group: Answers, dialect: Dialect) -> dict[str, str]:
-        def smallest(some: Answers, number: int = ENOUGH) -> list[Evidence]:
-            ordered = sorted(some, key=lambda answer: answer[0].reply_limit)
-            return [_evidence(expected.reply(*answer, dialect, profile)) for answer in ordered[:number]]
+    def smallest(some: Answers, dialect: Dialect, number: int = ENOUGH) -> list[Evidence]:
+        ordered = sorted(some, key=lambda answer: answer[0].reply_limit)
+        return [_evidence(expected.reply(*answer, dialect, profile)) for answer in ordered[:number]]
 
-        cells = smallest(group)
+    def shown(group: Answers, dialect: Dialect) -> dict[str, str]:
+        cells = smallest(group, dialect)
         if 2 * sum(cell.actual is not None for cell in cells) < max(len(cells), 1):
             return {}
         tied = _first(cells)
-        further = smallest(basis, 4 * ENOUGH) if len(tied) > 1 else []
+        further = smallest(basis, dialect, 4 * ENOUGH) if len(tied) > 1 else []
         best = max(tied, key=lambda change: sum(_suits(cell, change) for cell in further), default=())
         return {decision: name for decision, name in best if name != CANONICAL}
 
@@ -170,7 +170,11 @@ def _evidence(probe: Probe) -> Evidence:
 
 
 def _first(cells: Sequence[Evidence]) -> list[Change]:
-    """Return the change that explains half or more of the failing cells, and the changes that tie with it."""
+    """
+    Return the change that explains at least half of the failing cells, and the changes that tie with it.
+
+    In the other half, it may leave a row without a key. Then the reply also shows a decision without consensus.
+    """
     wrong = sum(cell.actual is not None for cell in cells)
     best = max(first_look(cells), key=lambda cause: len(cause.cells), default=None)
     if best is None or 2 * len(best.cells) < wrong:

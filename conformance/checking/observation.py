@@ -35,7 +35,7 @@ from conformance.checking.probe_calls import BASIS, Answers, Expectations, asked
 from conformance.checking.signature import Signature
 from conformance.checking.target import Target
 from conformance.deviations.catalogue import TABLE, evaluate
-from conformance.deviations.deviation import Dialect
+from conformance.deviations.deviation import Dialect, Reply
 from conformance.deviations.names import CANONICAL_NAMES
 from conformance.diagnosis.suspect import Suspect
 from conformance.disk import scratch
@@ -177,14 +177,14 @@ def _fits(
 ) -> Iterator[ObservedFit]:
     """Yield a fit for each open case; dialects: the declared dialect and the cause."""
     declared, cause = dialects
-    # Under the cause as well: if it swaps key and value, NaN in a key is NaN in a value.
-    under: tuple[Dialect, ...] = ({}, cause) if cause else ({},)
     for cell, outcome in answers:
         problem, profile = cell.route.problem, profiles[cell.case.dtype]
         if not is_open(cell.case, problem):
             continue
         plain = expected.judge.expectation(cell.case.id, problem, {}, profile)
-        matters = [each for each in decisions if any(_matters(problem, one, each, plain, profile) for one in under)]
+        # Under the cause as well: if it swaps key and value, NaN in a key is NaN in a value.
+        under = [plain, *([replace(plain, dialect=cause, reply=_reply(problem, cause, profile))] if cause else [])]
+        matters = [each for each in decisions if any(_matters(problem, one, each, profile) for one in under)]
         if matters:
             every = [
                 dict(zip(matters, ways, strict=True)) for ways in product(*(OPEN_DECISIONS[each] for each in matters))
@@ -220,26 +220,29 @@ def _by_finite_pattern(decision: str, asked: list[ObservedFit]) -> Way:
 def _is_finite_as(suspected: Suspect, dialect: Dialect) -> bool:
     """Return whether a reply has finite values exactly where it has them under a dialect."""
     declared = {**suspected.declared.dialect, **dialect}
-    reply = evaluate(suspected.problem, declared, suspected.profile.score).reply
+    reply = _reply(suspected.problem, declared, suspected.profile)
     return all(
         np.array_equal(np.isfinite(each.values), np.isfinite(suspected.actual[name].float64()))
         for name, each in reply.items()
     )
 
 
-def _matters(problem: Problem, dialect: Dialect, decision: str, plain: Expectation, profile: Profile) -> bool:
-    """Return whether some way of a decision changes the answer under a dialect beyond the plain bounds."""
-    first = evaluate(problem, dialect, profile.score).reply if dialect else plain.reply
+def _matters(problem: Problem, expected: Expectation, decision: str, profile: Profile) -> bool:
+    """Return whether some way of a decision changes an expected reply beyond its bounds, if they have its shape."""
     others = (
-        evaluate(problem, {**dialect, **_dialect(way)}, profile.score).reply
+        _reply(problem, {**expected.dialect, **_dialect(way)}, profile)
         for way in OPEN_DECISIONS[decision]
         if way is not None
     )
     return any(
-        bound.hard.shape == first[name].values.shape and differs(first[name], other[name], bound)
+        bound.hard.shape == expected.reply[name].values.shape and differs(expected.reply[name], other[name], bound)
         for other in others
-        for name, bound in plain.bounds.items()
+        for name, bound in expected.bounds.items()
     )
+
+
+def _reply(problem: Problem, dialect: Dialect, profile: Profile) -> Reply:
+    return evaluate(problem, dialect, profile.score).reply
 
 
 def _dialect(way: Way) -> dict[str, str]:

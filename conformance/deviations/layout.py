@@ -181,11 +181,6 @@ def _values_summed(state: State) -> State:
     return state.but(context=total * state.value.sum(axis=-2, keepdims=True))
 
 
-def _over_heads(array: Array) -> Array:
-    """Sum over the heads, for every head, as an einsum with two letters for the head does."""
-    return np.broadcast_to(array.sum(axis=1, keepdims=True), array.shape) if array.shape[1] > 1 else array
-
-
 def _heads_row(decision: str, name: str, heads: HeadsMap, *, bounded: bool = True) -> Deviation:
     return Deviation(decision, name, heads=heads, bounded=bounded)
 
@@ -198,7 +193,6 @@ ROWS: tuple[Deviation, ...] = (
     Deviation("arguments", "value_as_key", problem=_used_for("value", "key")),
     Deviation("arguments", "query_for_all", problem=_used_for("query", "key", "value")),
     _heads_row("arguments", "key_reshaped", _key_reshaped, bounded=False),
-    _heads_row("arguments", "key_over_heads", lambda state: state.but(key=_over_heads(state.key)), bounded=False),
     _input_axes("batch_and_sequence", "mha"),
     _input_axes("heads_and_sequence", "sdpa"),
     Deviation("attention_axis", "heads", steps=_over_the_heads, bounded=False),
@@ -210,7 +204,6 @@ ROWS: tuple[Deviation, ...] = (
     _heads_row("value_path", "key", _key_as_value),
     _heads_row("value_path", "reversed", lambda state: _values(state, 2, np.flip(state.value, axis=2))),
     _heads_row("value_path", "next_head", lambda state: _values(state, 1, np.roll(state.value, -1, axis=1))),
-    _heads_row("value_path", "over_heads", lambda state: state.but(value=_over_heads(state.value)), bounded=False),
     Deviation("value_path", "weights_transposed", steps=wrapping("weigh", _weights_turned), bounded=False),
     Deviation("value_path", "summed", steps=replacing("weigh", _values_summed), bounded=False),
 )

@@ -135,10 +135,6 @@ def _scale_times(number: float) -> ProblemMap:
     return scaled_by(lambda problem: problem.applied_scale * number)
 
 
-def _scale_over_head_dim(number: float) -> ProblemMap:
-    return scaled_by(lambda problem: number / problem.head_dim)
-
-
 def _shifted(number: float) -> Words:
     by = int(number)
     more = "more" if by > 0 else "fewer"
@@ -167,7 +163,7 @@ def _has_causal_argument(problem: Problem) -> bool:
     return any(operand.offset is not None for operand in problem.mask_operands)
 
 
-def _uncapped(problem: Problem) -> bool:
+def _has_no_softcap(problem: Problem) -> bool:
     return problem.softcap is None
 
 
@@ -183,7 +179,6 @@ EPSILONS = (1e-3, 1e-6, 1e-9, 1e-12, 1e-5, 1e-4, 1e-2, 0.1, 1.0, 10.0)
 LIMITS = (10.0, 30.0, 50.0, 20.0, 80.0, 88.0, 100.0, 5.0, 1.0)
 SHIFTS = tuple(float(by) for size in range(2, 9) for by in (size, -size))
 CAPS = (50.0, 30.0, 20.0, 10.0, 15.0, 100.0, 1.0)
-SMALLEST_CAP = 1e-6
 OF_HEAD_DIM = (1.0, 0.5, 2.0)
 SCALES = (1.0, 0.5, 0.25, 0.125, 0.1, 2.0)
 
@@ -201,8 +196,15 @@ MEASURED: tuple[Measured, ...] = (
     Measured("mask_fill", "adds_", FILLS, -math.inf, _masked, steps=lambda number: filled_with(_within(number))),
     Measured("scale", "times_", FACTORS, 1.0, _always, problem=_scale_times),
     Measured("scale", "is_", SCALES, math.nan, _always, problem=lambda number: scaled_by(lambda _: number)),
-    Measured("scale", "over_head_dim_", OF_HEAD_DIM, math.nan, _always, problem=_scale_over_head_dim),
-    Measured("softcap", "default_", CAPS, math.inf, _uncapped, problem=capped_by_default, smallest=SMALLEST_CAP),
+    Measured(
+        "scale",
+        "over_head_dim_",
+        OF_HEAD_DIM,
+        math.nan,
+        _always,
+        problem=lambda number: scaled_by(lambda problem: number / problem.head_dim),
+    ),
+    Measured("softcap", "default_", CAPS, math.inf, _has_no_softcap, problem=capped_by_default, smallest=1e-6),
     Measured("bias_scale", "times_", COUNTS, 1.0, _biased, problem=bias_times),
     Measured(
         "softmax_denominator",

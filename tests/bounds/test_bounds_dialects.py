@@ -285,8 +285,6 @@ def test_every_deviation_is_bounded_or_refused(dtype: str) -> None:
         "softmax_denominator=missing",
         "softcap=undivided",
         "arguments=key_reshaped",
-        "arguments=key_over_heads",
-        "value_path=over_heads",
         "value_path=summed",
         "padded_queries=zeroed",
         "padded_queries=zeroed_with_weights",

@@ -9,6 +9,7 @@ import pytest
 from conformance import places
 from conformance.bridge.contract import Declaration
 from conformance.bridge.profile import Profile
+from conformance.bridge.tensor import Tensor
 from conformance.engine.adapters import Subject, read_adapter
 from conformance.engine.cells import Cell, make_cell
 from conformance.engine.judging import Judge
@@ -80,14 +81,19 @@ def test_what_cannot_affect_a_call_is_not_computed_anew() -> None:
         judge.expectation(case.id, problem, {"scale": "zero"}, profile)
 
 
-@pytest.mark.parametrize("known_first", [False, True])
-def test_a_failure_is_explained_before_its_review_unless_known_deviations_come_first(*, known_first: bool) -> None:
-    """`check` accepts by explanation; a run asks its list first, and then tries only what the entry says."""
+def unscaled() -> tuple[Cell, Profile, dict[str, Tensor]]:
+    """A plain call, its profile, and the reply of an implementation that does not scale the logits."""
     case, profile = plain_case(), Profile.uniform("float32")
     cell = make_cell(case, materialise(case), Subject(read_adapter(NUMPY)))
     assert isinstance(cell, Cell)
     wrong = expect(cell.route.problem, {"scale": "none"}, profile).reply
-    reply = {name: to_tensor(round_to(each.values, "float32"), "float32") for name, each in wrong.items()}
+    return cell, profile, {n: to_tensor(round_to(each.values, "float32"), "float32") for n, each in wrong.items()}
+
+
+@pytest.mark.parametrize("known_first", [False, True])
+def test_a_failure_is_explained_before_its_review_unless_known_deviations_come_first(*, known_first: bool) -> None:
+    """`check` accepts by explanation; a run asks its list first, and then tries only what the entry says."""
+    cell, profile, reply = unscaled()
     judge = Judge(known_first=known_first)
     judged = judge.judge(cell, Declaration(profile), reply, {})
     assert judged.verdict == "fail"
@@ -106,15 +112,13 @@ def test_a_failure_is_explained_before_its_review_unless_known_deviations_come_f
 
 
 def test_what_accepted_a_failure_explains_it_and_is_not_computed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    case, profile = plain_case(), Profile.uniform("float32")
-    cell = make_cell(case, materialise(case), Subject(read_adapter(NUMPY)))
-    assert isinstance(cell, Cell)
-    wrong = expect(cell.route.problem, {"scale": "none"}, profile).reply
-    reply = {name: to_tensor(round_to(each.values, "float32"), "float32") for name, each in wrong.items()}
+    cell, profile, reply = unscaled()
     judge = Judge(known_first=True)
     judged = judge.judge(cell, Declaration(profile), reply, {})
     alone = judge.explained(judged).judgement
-    judge.expectation(case.id, cell.route.problem, {"scale": "none"}, profile)  # as a review of known deviations asks
+    judge.expectation(
+        cell.case.id, cell.route.problem, {"scale": "none"}, profile
+    )  # as a review of known deviations asks
     monkeypatch.setattr("conformance.diagnosis.suspect.evaluate", lambda *_: pytest.fail("it is computed anew"))
     accepted = judge.explained(judged, {"decisions": ("scale=none",)}).judgement
     assert alone is not None

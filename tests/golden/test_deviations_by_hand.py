@@ -668,14 +668,6 @@ def test_a_mask_is_read_at_another_head(lie: str, expected: list[float]) -> None
     assert output(problem, *([f"mask_axes[mask]={lie}"] if lie else [])) == pytest.approx(expected)
 
 
-def test_arrays_are_summed_over_the_heads() -> None:
-    keys, values = [[[[0.0], [LOG3]], [[0.0], [0.0]]]], [[[[4.0], [8.0]], [[1.0], [3.0]]]]
-    problem = sdpa(np.ones((1, 2, 1, 1)), keys, values)
-    assert output(problem) == pytest.approx([7.0, 2.0])
-    assert output(problem, "arguments=key_over_heads") == pytest.approx([7.0, 2.5])
-    assert output(problem, "value_path=over_heads") == pytest.approx([9.5, 8.0])
-
-
 def test_a_scale_of_the_padded_head_or_of_its_whole_width() -> None:
     def scored(product: float, **fields: Any) -> Problem:
         """Four numbers a head; the products are 0 and `product`."""

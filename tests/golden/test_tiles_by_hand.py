@@ -115,20 +115,19 @@ def test_a_maximum_that_rises_a_little_does_not_rescale() -> None:
     assert output(late, lie).tolist() == [[0.0, 0.0, 0.0, 0.0, 1.0]]
 
 
-def test_a_query_that_sees_nothing_in_the_first_block_is_no_number() -> None:
-    rows = [[0, 0, 0, 0, 1], [0, 0, 0, 1, 1], [0, 0, 0, 0, 0]]
-    found = output(even(3, 5, mask(rows)), "leading_masked_keys=nan_4")
+@pytest.mark.parametrize(
+    ("lie", "first", "other"),
+    [
+        ("leading_masked_keys=nan_4", [0, 0, 0, 0, 1], "leading_masked_keys=nan_8"),
+        ("masked_block=nan_4", [1, 0, 0, 0, 0], "leading_masked_keys=nan_4"),
+    ],
+)
+def test_a_query_that_sees_nothing_in_a_block_is_no_number(lie: str, first: list[int], other: str) -> None:
+    rows = [first, [0, 0, 0, 1, 1], [0, 0, 0, 0, 0]]
+    found = output(even(3, 5, mask(rows)), lie)
     assert np.isnan(found[0]).all()
     assert found[1:].tolist() == [[0.0, 0.0, 0.0, 0.5, 0.5], [0.0] * 5]
-    assert np.isfinite(output(even(3, 5, mask(rows)), "leading_masked_keys=nan_8")).all()
-
-
-def test_a_query_that_sees_nothing_in_some_block_is_no_number() -> None:
-    rows = [[1, 0, 0, 0, 0], [0, 0, 0, 1, 1], [0, 0, 0, 0, 0]]
-    found = output(even(3, 5, mask(rows)), "masked_block=nan_4")
-    assert np.isnan(found[0]).all()
-    assert found[1:].tolist() == [[0.0, 0.0, 0.0, 0.5, 0.5], [0.0] * 5]
-    assert np.isfinite(output(even(3, 5, mask(rows)), "leading_masked_keys=nan_4")).all()
+    assert np.isfinite(output(even(3, 5, mask(rows)), other)).all()
 
 
 def test_a_loop_over_single_keys_has_blocks_of_one() -> None:
