@@ -28,6 +28,7 @@ from conformance.bounds.roundings import (
 from conformance.bounds.rows import BLOCK, ORDINARY, Rows, Softmax, rows
 from conformance.bridge.profile import Profile
 from conformance.deviations.catalogue import OracleAnswer
+from conformance.deviations.names import slot_of
 from conformance.reference.pipeline import Steps
 from conformance.reference.steps import State, softmax
 from conformance.spec.problem import Array
@@ -215,6 +216,9 @@ def fill(state: State, steps: Steps, rounds: Roundings, error: Array) -> Filling
     return Filling(known, 1.0 + close, np.asarray(undecided))
 
 
+# Decisions about the number that replaces a masked logit.
+FILLS = ("mask_fill", "argument_fill", "causal_fill")
+
 # Deviations that replace the softmax and still have a bound.
 DERIVED = {
     "softmax_axis=heads": Softmax(axis=1),
@@ -341,7 +345,7 @@ def derive(answer: OracleAnswer, profile: Profile) -> Derivation:
     sizes = magnitudes(entering)
     error = logit_error(state, entering, rounds, sizes)
     filling = exact_logits(state, capped_error(state, entering, rounds, sizes), rounds)
-    if any(deviation.decision == "mask_fill" for deviation in answer.deviations):
+    if any(slot_of(deviation.decision)[0] in FILLS for deviation in answer.deviations):
         filling = fill(state, steps, rounds, error)
     attended = rows(state, entering, rounds, filling.known, filling.rounded, kind)
     attended = of_softmax(attended, kind, entering, rounds)

@@ -27,7 +27,7 @@ from conformance.deviations import (
 )
 from conformance.deviations.deviation import Deviation, Dialect, Expected, Reply
 from conformance.deviations.mask_arguments import slot_deviations
-from conformance.deviations.measured import find_measured
+from conformance.deviations.measured import find_measured, kinds_of, of_argument
 from conformance.deviations.names import rank, slot_of
 from conformance.reference.gradients import gradients
 from conformance.reference.pipeline import STEPS, Step, Steps, insert_after, run
@@ -65,13 +65,15 @@ def find(decision: str, name: str) -> Deviation:
     if (measured := find_measured(decision, name)) is not None:
         return measured
     names = [row.name for row in rows.values() if row.decision == decision]
+    names += [kind.pattern for kind in kinds_of(decision)]
     hint = f"expected one of {', '.join(names)}" if names else _no_decision(family, slot, name)
     raise KeyError(f"no deviation {key}: {hint}")
 
 
 def _no_decision(family: str, slot: str | None, name: str) -> str:
     """Explain why a decision is unknown, with a suggestion."""
-    about_slots = {slot_of(row.decision)[0] for row in slot_deviations("mask")}
+    decisions = (*(row.decision for row in slot_deviations("mask")), *(kind.decision for kind in of_argument("mask")))
+    about_slots = {slot_of(decision)[0] for decision in decisions}
     if slot is None and family in about_slots:
         return f"this decision needs the name of a mask argument in brackets, such as {family}[mask]={name}"
     known = {row.decision for row in TABLE}

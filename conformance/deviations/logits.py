@@ -17,7 +17,7 @@ from conformance.reference.pipeline import (
     replacing,
     wrapping,
 )
-from conformance.reference.steps import State, attended, softcapped
+from conformance.reference.steps import State, attended, softcapped, widened
 from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import largest, round_to
 
@@ -180,6 +180,37 @@ def filled_with(amount: Callable[[str], float], *, replaces: bool = False) -> St
         return replace_step(steps, "mask", mask)
 
     return apply
+
+
+def filled_by_argument(
+    is_own: Callable[[MaskOperand], bool], amount: Callable[[str], float], *, replaces: bool, last: bool = False
+) -> StepsMap:
+    """
+    Fill as `filled_with` does, but only what one mask argument masks; other masks set their logits to -inf.
+
+    is_own: whether an operand belongs to the argument. last: whether it is filled after the other masks, so that a key
+    that both mask gets the finite number.
+    """
+
+    def apply(steps: Steps, score: str) -> Steps:
+        def mask(state: State) -> State:
+            fill = float(round_to(np.asarray(amount(score)), score))
+            masked = fill if replaces else state.logits + fill
+            own, others = _attended_by(state, is_own), _attended_by(state, lambda each: not is_own(each))
+            kept = np.where(others, state.logits, -np.inf)
+            filled = round_to(np.where(own if last else own | ~others, kept, masked), score)
+            return state.but(logits=filled, absorbed=_absorbed(state, filled), passes=not replaces)
+
+        return replace_step(steps, "mask", mask)
+
+    return apply
+
+
+def _attended_by(state: State, is_meant: Callable[[MaskOperand], bool]) -> Array:
+    """Return the positions that some of the operands do not mask, in the shape of the logits; True = attend."""
+    problem = state.problem
+    some = problem.but(mask_operands=tuple(each for each in problem.mask_operands if is_meant(each)))
+    return widened(some.attended(), state.logits.shape[-1] - problem.seq_len_k, fill=True)
 
 
 def fully_masked_rows_zero(fill: StepsMap) -> StepsMap:

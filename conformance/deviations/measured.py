@@ -6,9 +6,9 @@ name.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 
 import numpy as np
 
@@ -17,16 +17,17 @@ from conformance.deviations.edges import moved_causal
 from conformance.deviations.logits import (
     bias_times,
     capped_by_default,
+    filled_by_argument,
     filled_with,
     fully_masked_rows_zero,
     limited,
     limited_after_bias,
     scaled_by,
 )
-from conformance.deviations.names import DIGITS, LINES, PLAIN, Words, bits_of
+from conformance.deviations.names import DIGITS, LINES, PLAIN, Words, bits_of, slot_of
 from conformance.deviations.softmax import denominator_plus
 from conformance.reference.pipeline import StepsMap
-from conformance.spec.problem import Problem
+from conformance.spec.problem import MaskOperand, Problem
 from conformance.spec.rounding import largest
 
 
@@ -57,6 +58,11 @@ class Measured:
     def name(self, number: float) -> str:
         """Return the name of the deviation with this number."""
         return f"{self.prefix}{text(number)}{self.suffix}"
+
+    @property
+    def pattern(self) -> str:
+        """The name with N for the number."""
+        return f"{self.prefix}N{self.suffix}"
 
     def number(self, name: str) -> float | None:
         """Return the number in a name; None if the name does not belong to this family."""
@@ -114,10 +120,23 @@ def text(number: float) -> str:
     return f"{mantissa}e{int(exponent)}" if e else mantissa
 
 
+def kinds_for(problem: Problem) -> Iterator[Measured]:
+    """The families that can affect a problem."""
+    slots = dict.fromkeys(each.slot for each in problem.mask_operands)
+    every = (*MEASURED, *(kind for slot in slots for kind in of_argument(slot)))
+    yield from (kind for kind in every if kind.concerns(problem))
+
+
+def kinds_of(decision: str) -> tuple[Measured, ...]:
+    """The families of a decision."""
+    slot = slot_of(decision)[1]
+    return tuple(kind for kind in (MEASURED if slot is None else of_argument(slot)) if kind.decision == decision)
+
+
 def find_measured(decision: str, name: str) -> Deviation | None:
     """Find a measured deviation by name; None if the name does not belong to any family."""
-    for kind in MEASURED:
-        if kind.decision == decision and (number := kind.number(name)) is not None:
+    for kind in kinds_of(decision):
+        if (number := kind.number(name)) is not None:
             return kind.deviation(number)
     return None
 
@@ -151,6 +170,14 @@ def _masked(problem: Problem) -> bool:
     return any(operand.allowed is not None for operand in problem.mask_operands)
 
 
+def _masks_beside_others(problem: Problem, is_own: Callable[[MaskOperand], bool]) -> bool:
+    """Whether an argument masks keys, and another argument is given."""
+    owned = [is_own(each) for each in problem.mask_operands]
+    return not all(owned) and any(
+        own and each.allowed is not None for own, each in zip(owned, problem.mask_operands, strict=True)
+    )
+
+
 def _has_fully_masked_row(problem: Problem) -> bool:
     return not problem.attended().any(axis=-1).all()
 
@@ -182,6 +209,34 @@ CAPS = (50.0, 30.0, 20.0, 10.0, 15.0, 100.0, 1.0)
 OF_HEAD_DIM = (1.0, 0.5, 2.0)
 SCALES = (1.0, 0.5, 0.25, 0.125, 0.1, 2.0)
 
+
+def _argument_fills(decision: str, is_own: Callable[[MaskOperand], bool]) -> tuple[Measured, ...]:
+    """Make the families of one mask argument: it fills with a number, and the other masks fill with -inf."""
+
+    def kind(prefix: str, suffix: str = "", *, replaces: bool, last: bool = False) -> Measured:
+        return Measured(
+            decision,
+            prefix,
+            FILLS,
+            -math.inf,
+            partial(_masks_beside_others, is_own=is_own),
+            steps=lambda number: filled_by_argument(is_own, _within(number), replaces=replaces, last=last),
+            suffix=suffix,
+        )
+
+    return (
+        kind("puts_", replaces=True),
+        kind("puts_", "_last", replaces=True, last=True),
+        kind("adds_", replaces=False),
+    )
+
+
+@cache
+def of_argument(slot: str) -> tuple[Measured, ...]:
+    """Return the families of a mask argument; those of the causal argument are in MEASURED, whatever it is called."""
+    return _argument_fills(f"argument_fill[{slot}]", lambda each: each.slot == slot and each.offset is None)
+
+
 MEASURED: tuple[Measured, ...] = (
     Measured("mask_fill", "puts_", FILLS, -math.inf, _masked, steps=_puts),
     Measured(
@@ -194,6 +249,7 @@ MEASURED: tuple[Measured, ...] = (
         suffix="_but_fully_masked_rows",
     ),
     Measured("mask_fill", "adds_", FILLS, -math.inf, _masked, steps=lambda number: filled_with(_within(number))),
+    *_argument_fills("causal_fill", lambda each: each.offset is not None),
     Measured("scale", "times_", FACTORS, 1.0, _always, problem=_scale_times),
     Measured("scale", "is_", SCALES, math.nan, _always, problem=lambda number: scaled_by(lambda _: number)),
     Measured(

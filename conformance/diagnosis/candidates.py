@@ -11,7 +11,7 @@ import numpy as np
 from conformance.bridge.profile import UNIT
 from conformance.deviations.catalogue import compose, evaluate_deviations, has_row, in_order
 from conformance.deviations.deviation import Deviation, Dialect
-from conformance.deviations.measured import EXACT, MEASURED, Measured
+from conformance.deviations.measured import EXACT, Measured, kinds_for
 from conformance.deviations.names import DIGITS, USUAL_BITS
 from conformance.diagnosis.coarser_arithmetic import CoarserArithmetic, tightest
 from conformance.diagnosis.conditions import Condition
@@ -37,26 +37,29 @@ FAR = 1e100
 
 def solved(suspect: Suspect, limit: float = inf) -> Iterator[Way]:
     """
-    The deviations with a fitted number that explain a failing reply, each with the simplest such number.
+    The deviations with a fitted number that explain a failing reply.
 
     limit: in bits; kinds of numbers that cost as much or more are not fitted.
     """
-    for kind in MEASURED:
-        if kind.least_bits < limit and kind.concerns(suspect.problem) and (way := solve(kind, suspect)) is not None:
-            yield way
+    for kind in kinds_for(suspect.problem):
+        if kind.least_bits < limit:
+            yield from ((kind.decision, kind.name(number)) for number in solve(kind, suspect))
 
 
-def solve(kind: Measured, suspect: Suspect) -> Way | None:
-    """The deviation with the simplest number under which the reply is within its bound; None if there is none."""
+def solve(kind: Measured, suspect: Suspect) -> list[float]:
+    """
+    The numbers under which the reply is within its bound: all such guesses, or else the simplest other number.
+
+    A reply may not distinguish guesses: every fill that is low enough leaves a fully masked row uniform.
+    """
     fit = _Fit(kind, suspect)
     if not fit.matters():
-        return None
+        return []
     ranked = sorted((fit.error(guess), index, guess) for index, guess in enumerate(kind.guesses))
-    for error, _, guess in ranked:
-        if error < fit.unchanged and fit.explains(guess):
-            return kind.decision, kind.name(guess)
+    if explaining := [guess for error, _, guess in ranked if error < fit.unchanged and fit.explains(guess)]:
+        return explaining
     if kind.whole:
-        return None
+        return []
     nearer = [guess for error, _, guess in ranked if error < fit.unchanged][:BEST]
     for guess in [*nearer, *([kind.neutral] if math.isfinite(kind.neutral) else [])]:
         number = fit.refined(guess)
@@ -64,10 +67,10 @@ def solve(kind: Measured, suspect: Suspect) -> Way | None:
         rounded = [float(f"{number:.{digits}g}") for digits in range(1, most + 1)]
         plain = next((each for each in rounded[:DIGITS] if fit.explains(each)), None)
         if plain is not None:
-            return kind.decision, kind.name(plain)
+            return [plain]
         if most > DIGITS and fit.explains(number):
-            return kind.decision, kind.name(next(each for each in rounded[DIGITS:] if fit.explains(each)))
-    return None
+            return [next(each for each in rounded[DIGITS:] if fit.explains(each))]
+    return []
 
 
 class _Fit:

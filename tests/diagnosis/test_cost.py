@@ -7,7 +7,7 @@ import pytest
 from conformance.deviations.catalogue import TABLE, find
 from conformance.deviations.deviation import Deviation
 from conformance.deviations.mask_arguments import slot_deviations
-from conformance.deviations.measured import MEASURED
+from conformance.deviations.measured import MEASURED, of_argument
 from conformance.deviations.names import (
     BITS,
     COMMON_BITS,
@@ -75,9 +75,12 @@ def test_one_failing_cell_pays_for_an_everyday_mistake_and_not_for_a_rare_one() 
 
 def test_every_line_of_the_names_is_a_deviation() -> None:
     """A line that nothing has is a sentence that nobody reads; the table itself needs a line for each of its rows."""
-    rows = [*TABLE, *slot_deviations("mask"), *(kind.deviation(0.5) for kind in MEASURED), key_loop(next(key_loops()))]
+    kinds = (*MEASURED, *of_argument("mask"))
+    rows = [*TABLE, *slot_deviations("mask"), *(kind.deviation(0.5) for kind in kinds), key_loop(next(key_loops()))]
     named = [line_of(row.decision, row.name) for row in rows]
-    named += [line_of("bias_scale", name) for name in ("times_0", "times_-1")]  # numbers with words of their own
+    # Numbers with words of their own.
+    named += [line_of("bias_scale", name) for name in ("times_0", "times_-1")]
+    named += [line_of(kind.decision, kind.name(-1e9)) for kind in kinds]
     assert {line[0] for line in named if line is not None} == set(LINES)
     assert {kind for kind, *_ in LINES.values()} == set(BITS)
 

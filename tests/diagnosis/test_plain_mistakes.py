@@ -14,7 +14,7 @@ import pytest
 from conformance.deviations.catalogue import FITTED, TABLE
 from conformance.deviations.deviation import with_params
 from conformance.deviations.mask_arguments import slot_deviations
-from conformance.deviations.measured import MEASURED
+from conformance.deviations.measured import MEASURED, of_argument
 from conformance.diagnosis.candidates import Candidate
 from conformance.diagnosis.conditions import Condition, always
 from conformance.diagnosis.diagnosis import diagnose, record_of
@@ -522,6 +522,16 @@ LOGITS = (
         calls(holes),
         through(lambda p: softmax(scores(p) + np.where(given(p, "mask"), 0.0, -5.0))),
     ),
+    Mistake(
+        "argument_fill[mask]=puts_-7_last",
+        calls(causal, holes),
+        through(lambda p: softmax(np.where(given(p, "mask"), hidden(scores(p), given(p, "is_causal")), -7.0))),
+    ),
+    Mistake(
+        "causal_fill=puts_-7",
+        calls(causal, holes),
+        through(lambda p: softmax(hidden(np.where(given(p, "is_causal"), scores(p), -7.0), given(p, "mask")))),
+    ),
 )
 SOFTMAX = (
     Mistake("softmax_base=two", calls(), through(lambda p: softmax(scores(p) * np.log(2.0)))),
@@ -759,4 +769,5 @@ def test_there_is_a_mistake_for_every_decision() -> None:
     rows = {each.decision for each in (*TABLE, *slot_deviations("mask"))}
     decisions = rows | {each.decision for each in MEASURED} | FITTED
     arithmetic = {each.name for each in ARITHMETIC}
+    decisions |= {each.decision for each in of_argument("mask")}
     assert {each.name.partition("=")[0] for each in MISTAKES} - arithmetic == decisions

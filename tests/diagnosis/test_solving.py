@@ -27,14 +27,20 @@ def padding() -> MaskOperand:
     return MaskOperand("padding", ("key_padding",), "bool", allowed)
 
 
+def fully_masked() -> MaskOperand:
+    allowed = np.ones((1, 1, QUERIES, KEYS), dtype=bool)
+    allowed[:, :, 1] = False
+    return MaskOperand("mask", ("attention",), "bool", allowed)
+
+
 def bias() -> MaskOperand:
     values = np.random.default_rng(17).normal(size=(1, HEADS, QUERIES, KEYS))
     values[..., 0] = -np.inf
     return MaskOperand("bias", ("additive",), "float", values)
 
 
-def flag() -> MaskOperand:
-    return MaskOperand("is_causal", ("causal",), "flag", causal(QUERIES, KEYS, 0), offset=0)
+def flag(offset: int = 0) -> MaskOperand:
+    return MaskOperand("is_causal", ("causal",), "flag", causal(QUERIES, KEYS, offset), offset=offset)
 
 
 def told(decision: str, name: str, *masks: MaskOperand, dtype: str = "float64") -> dict[str, str]:
@@ -62,6 +68,27 @@ def test_what_masked_logits_are_filled_with(number: float) -> None:
 def test_what_is_added_to_masked_logits(number: float) -> None:
     found = told("mask_fill", f"adds_{text(number)}", padding())
     assert near(found["mask_fill adds_"], "adds_", number)
+
+
+@given(st.floats(-12.0, -0.1).map(lambda number: round(number, 3)))
+@EVERY
+def test_what_one_of_two_masks_fills_with(number: float) -> None:
+    for decision in ("argument_fill[padding]", "causal_fill"):
+        found = told(decision, f"puts_{text(number)}", padding(), flag(KEYS - QUERIES))
+        assert near(found[f"{decision} puts_"], "puts_", number)
+
+
+def test_one_mask_alone_says_nothing_of_the_others() -> None:
+    assert not [decision for decision in told("mask_fill", "puts_-3", padding()) if "argument" in decision]
+
+
+def test_all_numbers_that_a_reply_does_not_distinguish_are_told() -> None:
+    """A fully masked row is uniform under every low fill."""
+    asked_of, profile = random_sdpa(13, fully_masked(), dtype="float64"), Profile.ordinary("float64")
+    actual = reply_under({"mask_fill": "puts_-1e9"}, asked_of, profile)
+    suspect = Suspect(asked_of, expect(asked_of, {}, profile), profile, actual)
+    names = {name for decision, name in solved(suspect) if decision == "mask_fill"}
+    assert names >= {"puts_-1e9", "puts_-10000", "puts_-65504"}
 
 
 @pytest.mark.parametrize(("dtype", "most"), [("float64", 17), ("float32", 9)])

@@ -38,6 +38,9 @@ def _causal(condition: str) -> dict[str, str]:
     return {"causal": f"if is_causal and {condition}:\n    {ALLOW_CAUSAL})"}
 
 
+FILL = "logits = np.where(allowed, logits, -np.inf).astype(query.dtype)"
+
+
 def _fill(number: str) -> dict[str, str]:
     return {"fill": f"logits = np.where(allowed, logits, {number}).astype(query.dtype)"}
 
@@ -165,6 +168,41 @@ MISTAKES: tuple[Mistake, ...] = (
         "added -7",
         ("mask_fill=adds_-7",),
         {"fill": "logits = (logits + np.where(allowed, 0.0, -7.0)).astype(query.dtype)"},
+    ),
+    Mistake(
+        "mask filled with -10, the rest with -inf",
+        ("argument_fill[mask]=puts_-10_last",),
+        {
+            "mask": "",
+            "fill": f"{FILL}\nif mask is not None:\n    logits = np.where(mask, logits, -10.0).astype(query.dtype)",
+        },
+        needs=("is_causal",),
+    ),
+    Mistake(
+        "padding filled with -1e9, the rest with -inf",
+        ("argument_fill[key_padding_mask]=puts_-1e9",),
+        {
+            "padding": "",
+            "fill": f"""\
+if key_padding_mask is not None:
+    lowest = max(-1e9, float(np.finfo(query.dtype).min))
+    logits = np.where(key_padding_mask[:, None, None, :], logits, lowest).astype(query.dtype)
+{FILL}""",
+        },
+        needs=("key_padding_mask",),
+    ),
+    Mistake(
+        "causal mask filled with the lowest number, the rest with -inf",
+        ("causal_fill=puts_-1e9",),
+        {
+            "causal": "",
+            "fill": f"""\
+if is_causal:
+    seen = np.arange(keys) <= np.arange(length)[:, None] + shift
+    logits = np.where(seen, logits, np.finfo(query.dtype).min)
+{FILL}""",
+        },
+        needs=("is_causal",),
     ),
     Mistake(
         "multiplied by the mask",

@@ -24,6 +24,8 @@ SAMPLE = (
     ("scale off by 1e-4", ("need_weights",)),
     ("finite part of the bias dropped", ("bias", "is_causal")),
     ("filled with -10", ("key_padding_mask",)),  # an infinity that leaks, where NaN would
+    ("mask filled with -10, the rest with -inf", ("is_causal", "bias", "window")),
+    ("causal mask filled with the lowest number, the rest with -inf", ("is_causal", "causal_alignment", "bias")),
     ("NaN for fully masked rows", ("bias",)),  # what else is observed beside what is declared
 )
 

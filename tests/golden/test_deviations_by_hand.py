@@ -1,5 +1,6 @@
 """Every deviation that has a number of its own, on problems small enough to be worked by hand."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,9 +8,11 @@ import pytest
 
 from conformance.deviations.catalogue import compose, evaluate
 from conformance.deviations.edges import causal, window
+from conformance.deviations.measured import text
 from conformance.spec.problem import Array, MaskOperand, Problem
 
-from ..problems import LOG3, mha, one_query, sdpa, two_heads, two_keys
+from ..problems import KEYS, LOG3, mha, one_query, random_mha, sdpa, two_heads, two_keys
+from .tile_problems import flag
 
 LOG2 = float(np.log(2.0))
 EYE = np.eye(2)
@@ -779,6 +782,45 @@ def test_masked_keys_keep_weight_under_a_low_fill() -> None:
     assert output(problem(-100.0)) == [4.0]
     assert output(problem(-100.0), "mask_fill=puts_-100") == pytest.approx([6.0])
     assert output(problem(np.log(1e-9)), "mask_fill=adds_-20.7233") == pytest.approx([6.0], rel=1e-5)
+
+
+def test_one_argument_alone_fills_with_a_number() -> None:
+    """Keys of weights 1, 3 and 5, with values 4, 8 and 12; the mask hides the last two, the padding the last one."""
+    problem = one_query(np.log([1.0, 3.0, 5.0]), None, mask([[1, 0, 0]]), mask([[1, 1, 0]], "padding", "key_padding"))
+    two = text(LOG2)
+    assert output(problem) == [4.0]
+    assert output(problem, f"argument_fill[mask]=puts_{two}") == pytest.approx([(4 + 2 * 8) / 3])
+    assert output(problem, f"argument_fill[mask]=puts_{two}_last") == pytest.approx([(4 + 2 * 8 + 2 * 12) / 5])
+    assert output(problem, f"argument_fill[mask]=adds_{two}") == pytest.approx([(4 + 6 * 8) / 7])
+    for name in (f"puts_{two}", f"puts_{two}_last", f"adds_{two}"):
+        # the mask hides the last key with -inf, or has done so before
+        hidden = 2 * 12 if name.endswith("_last") else 0
+        expected = (4 + hidden) / (1 + hidden / 12)
+        assert output(problem, f"argument_fill[padding]={name}") == pytest.approx([expected])
+
+
+def test_the_causal_mask_alone_fills_with_a_number() -> None:
+    """The first query sees its first key by the causal mask, and the mask hides it: only the fill is left."""
+    problem = two_keys(mask([[0, 1], [1, 1]]), flag(2, 2))
+    assert output(problem) == pytest.approx([0.0, 5.0])
+    assert output(problem, "causal_fill=puts_-1e9") == pytest.approx([8.0, 5.0])
+    assert output(problem, "causal_fill=adds_-1e9") == pytest.approx([8.0, 5.0])
+    hidden = two_keys(mask([[0, 0], [1, 1]]), flag(2, 2))
+    assert output(hidden, "causal_fill=puts_-1e9") == pytest.approx([0.0, 5.0])
+    assert output(hidden, "causal_fill=puts_-1e9_last") == pytest.approx([8.0, 5.0])
+
+
+def test_the_fill_of_an_argument_leaves_appended_keys_and_infinite_biases_alone() -> None:
+    """Of values 4, 8 and 12, the mask hides the last two, and a bias the second."""
+    bias = replace(added([[0.0, -np.inf, 0.0]]), slot="bias")
+    problem = one_query(np.zeros(3), None, mask([[1, 0, 0]]), bias)
+    lie = f"argument_fill[mask]=puts_{text(LOG2)}"
+    assert output(problem) == [4.0]
+    assert output(problem, lie) == pytest.approx([(4 + 2 * 12) / 3])
+    assert output(problem, f"{lie}_last") == pytest.approx([(4 + 2 * 8 + 2 * 12) / 5])
+    # What is appended has a weight of 1 and a value of 0, and no mask hides it.
+    layer = random_mha(7, mask([np.arange(KEYS) < 2], "padding", "key_padding"), zero_key=True)
+    assert output(layer, "argument_fill[padding]=puts_-1e9") == pytest.approx(output(layer), rel=1e-12)
 
 
 def test_every_head_has_the_result_of_the_first() -> None:
