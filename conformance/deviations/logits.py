@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -206,6 +207,36 @@ def filled_by_argument(
     return apply
 
 
+def zero_after_softmax_by_argument(is_own: Callable[[MaskOperand], bool]) -> StepsMap:
+    """Set the weights that one mask argument masks to zero after the softmax; other masks are applied as usual."""
+
+    def mask(state: State) -> State:
+        return state.but(logits=np.where(_attended_by(state, lambda each: not is_own(each)), state.logits, -np.inf))
+
+    def zero(state: State) -> State:
+        return state.but(probs=np.where(_attended_by(state, is_own), state.probs, 0.0))
+
+    return lambda steps, _: insert_after(replace_step(steps, "mask", mask), "softmax", Step("zero", zero))
+
+
+def masks_beside_others(problem: Problem, is_own: Callable[[MaskOperand], bool]) -> bool:
+    """Whether an argument masks keys, and another mask argument is given."""
+    owned = [is_own(each) for each in problem.mask_operands]
+    return not all(owned) and any(
+        own and each.allowed is not None for own, each in zip(owned, problem.mask_operands, strict=True)
+    )
+
+
+def is_causal_argument(operand: MaskOperand) -> bool:
+    """Whether an operand is a causal argument."""
+    return operand.offset is not None
+
+
+def argument(slot: str) -> Callable[[MaskOperand], bool]:
+    """Return whether an operand belongs to a mask argument that is no causal argument."""
+    return lambda operand: operand.slot == slot and not is_causal_argument(operand)
+
+
 def _attended_by(state: State, is_meant: Callable[[MaskOperand], bool]) -> Array:
     """Return the positions that some of the operands do not mask, in the shape of the logits; True = attend."""
     problem = state.problem
@@ -290,6 +321,12 @@ ROWS: tuple[Deviation, ...] = (
     ),
     Deviation("mask_fill", "times_mask", steps=replacing("mask", _times_mask)),
     Deviation("mask_fill", "zero_after_softmax", steps=_zero_after_softmax),
+    Deviation(
+        "causal_fill",
+        "zero_after_softmax",
+        steps=zero_after_softmax_by_argument(is_causal_argument),
+        tells=partial(masks_beside_others, is_own=is_causal_argument),
+    ),
     Deviation("mask_fill", "times_infinity", steps=wrapping("mask", _times_infinity), bounded=False),
     Deviation("fully_masked_row", "unmasked", steps=replacing("mask", _fully_masked_rows_unmasked)),
 )

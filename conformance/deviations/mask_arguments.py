@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
 from conformance.deviations.deviation import Deviation, asks_for_weights, each_operand
+from conformance.deviations.logits import argument, masks_beside_others, zero_after_softmax_by_argument
 from conformance.reference.pipeline import Steps, StepsMap, replace_step
 from conformance.reference.steps import State, whole_rows, widened
 from conformance.spec.problem import Array, MaskOperand, Problem
@@ -124,14 +125,14 @@ def _as_lengths(_: Problem, operand: MaskOperand) -> MaskOperand:
 # Decision of an argument and name of the deviation -> how a mask in the argument is read.
 READINGS: dict[tuple[str, str], Reading] = {
     ("polarity", "ignore"): _of("bool", "int", into="bool", values=lambda mask: mask == 0),
+    ("use", "ignored"): _ignored(lambda _: True),
+    ("use", "ignored_beside_others"): _ignored(lambda problem: len(problem.mask_operands) > 1),
+    ("use", "ignored_with_weights"): _ignored(asks_for_weights),
     ("float_mask", "cast_to_bool"): _of("float", into="bool", values=lambda mask: mask != 0),
     ("float_mask", "above_half"): _of("float", into="bool", values=lambda mask: mask > HALF),
     ("float_mask", "subtracted"): _of("float", into="float", values=lambda mask: -mask),
-    ("use", "ignored"): _ignored(lambda _: True),
     ("number_mask", "added"): _of("int", "bool", into="float", values=lambda mask: mask.astype(np.float64)),
     ("penalty", "minus_1e4"): _penalty,
-    ("use", "ignored_beside_others"): _ignored(lambda problem: len(problem.mask_operands) > 1),
-    ("use", "ignored_with_weights"): _ignored(asks_for_weights),
     ("mask_axes", "transposed"): _transposed,
     ("mask_axes", "strides_swapped"): _strides_swapped,
     ("mask_axes", "kv_head"): _head_of(lambda head, group, _: head // group),
@@ -157,7 +158,13 @@ def slot_deviations(slot: str) -> tuple[Deviation, ...]:
         rows.append(Deviation(f"{decision}[{slot}]", name, problem=each_operand(reading, slot)))
         if (decision, name) == AFTER_THESE:
             rows.append(Deviation(f"float_mask[{slot}]", "one_minus", steps=_one_minus(slot), bounded=False))
-    return tuple(rows)
+    late = Deviation(
+        f"argument_fill[{slot}]",
+        "zero_after_softmax",
+        steps=zero_after_softmax_by_argument(argument(slot)),
+        tells=partial(masks_beside_others, is_own=argument(slot)),
+    )
+    return (*rows, late)
 
 
 def _one_minus(slot: str) -> StepsMap:

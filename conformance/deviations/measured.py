@@ -15,13 +15,16 @@ import numpy as np
 from conformance.deviations.deviation import Deviation, ProblemMap
 from conformance.deviations.edges import moved_causal
 from conformance.deviations.logits import (
+    argument,
     bias_times,
     capped_by_default,
     filled_by_argument,
     filled_with,
     fully_masked_rows_zero,
+    is_causal_argument,
     limited,
     limited_after_bias,
+    masks_beside_others,
     scaled_by,
 )
 from conformance.deviations.names import DIGITS, LINES, PLAIN, Words, bits_of, slot_of
@@ -170,14 +173,6 @@ def _masked(problem: Problem) -> bool:
     return any(operand.allowed is not None for operand in problem.mask_operands)
 
 
-def _masks_beside_others(problem: Problem, is_own: Callable[[MaskOperand], bool]) -> bool:
-    """Whether an argument masks keys, and another argument is given."""
-    owned = [is_own(each) for each in problem.mask_operands]
-    return not all(owned) and any(
-        own and each.allowed is not None for own, each in zip(owned, problem.mask_operands, strict=True)
-    )
-
-
 def _has_fully_masked_row(problem: Problem) -> bool:
     return not problem.attended().any(axis=-1).all()
 
@@ -219,7 +214,7 @@ def _argument_fills(decision: str, is_own: Callable[[MaskOperand], bool]) -> tup
             prefix,
             FILLS,
             -math.inf,
-            partial(_masks_beside_others, is_own=is_own),
+            partial(masks_beside_others, is_own=is_own),
             steps=lambda number: filled_by_argument(is_own, _within(number), replaces=replaces, last=last),
             suffix=suffix,
         )
@@ -233,8 +228,8 @@ def _argument_fills(decision: str, is_own: Callable[[MaskOperand], bool]) -> tup
 
 @cache
 def of_argument(slot: str) -> tuple[Measured, ...]:
-    """Return the families of a mask argument; those of the causal argument are in MEASURED, whatever it is called."""
-    return _argument_fills(f"argument_fill[{slot}]", lambda each: each.slot == slot and each.offset is None)
+    """Return the families of a mask argument; those of a causal argument are in MEASURED, whatever it is called."""
+    return _argument_fills(f"argument_fill[{slot}]", argument(slot))
 
 
 MEASURED: tuple[Measured, ...] = (
@@ -249,7 +244,7 @@ MEASURED: tuple[Measured, ...] = (
         suffix="_but_fully_masked_rows",
     ),
     Measured("mask_fill", "adds_", FILLS, -math.inf, _masked, steps=lambda number: filled_with(_within(number))),
-    *_argument_fills("causal_fill", lambda each: each.offset is not None),
+    *_argument_fills("causal_fill", is_causal_argument),
     Measured("scale", "times_", FACTORS, 1.0, _always, problem=_scale_times),
     Measured("scale", "is_", SCALES, math.nan, _always, problem=lambda number: scaled_by(lambda _: number)),
     Measured(

@@ -257,6 +257,7 @@ def test_every_deviation_is_bounded_or_refused(dtype: str) -> None:
         *(f"{key}_{block}" for key in of_blocks for block in BLOCKS),
         *(f"{key}_{block}" for key in of_small_blocks for block in (1, 2, *BLOCKS)),
         "float_mask[mask]=one_minus",
+        "argument_fill[mask]=zero_after_softmax",
         "attention_axis=heads",
         "softmax_axis=queries",
         "softmax_denominator=plus_one",

@@ -528,6 +528,11 @@ LOGITS = (
         through(lambda p: softmax(np.where(given(p, "mask"), hidden(scores(p), given(p, "is_causal")), -7.0))),
     ),
     Mistake(
+        "argument_fill[mask]=zero_after_softmax",
+        calls(causal, holes),
+        through(lambda p: softmax(hidden(scores(p), given(p, "is_causal"))) * given(p, "mask")),
+    ),
+    Mistake(
         "causal_fill=puts_-7",
         calls(causal, holes),
         through(lambda p: softmax(hidden(np.where(given(p, "is_causal"), scores(p), -7.0), given(p, "mask")))),

@@ -205,6 +205,12 @@ if is_causal:
         needs=("is_causal",),
     ),
     Mistake(
+        "mask applied after the softmax, the rest before",
+        ("argument_fill[mask]=zero_after_softmax",),
+        {"mask": "", "output": "if mask is not None:\n    weights = weights * mask\noutput = weights @ value"},
+        needs=("is_causal",),
+    ),
+    Mistake(
         "multiplied by the mask",
         ("mask_fill=times_mask", "mask_fill=zero", "mask_fill=puts_0"),
         {"fill": "logits = (logits * allowed).astype(query.dtype)"},

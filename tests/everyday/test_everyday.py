@@ -26,6 +26,7 @@ SAMPLE = (
     ("filled with -10", ("key_padding_mask",)),  # an infinity that leaks, where NaN would
     ("mask filled with -10, the rest with -inf", ("is_causal", "bias", "window")),
     ("causal mask filled with the lowest number, the rest with -inf", ("is_causal", "causal_alignment", "bias")),
+    ("mask applied after the softmax, the rest before", ("is_causal", "key_padding_mask")),
     ("NaN for fully masked rows", ("bias",)),  # what else is observed beside what is declared
 )
 

@@ -810,6 +810,17 @@ def test_the_causal_mask_alone_fills_with_a_number() -> None:
     assert output(hidden, "causal_fill=puts_-1e9_last") == pytest.approx([8.0, 5.0])
 
 
+def test_one_argument_alone_is_applied_after_the_softmax() -> None:
+    """Of weights 1/9, 3/9 and 5/9, the mask hides the last two, the padding the last: 4 of the sum of 1 + 3 is left."""
+    problem = one_query(np.log([1.0, 3.0, 5.0]), None, mask([[1, 0, 0]]), mask([[1, 1, 0]], "padding", "key_padding"))
+    assert output(problem, "argument_fill[mask]=zero_after_softmax") == pytest.approx([4 / 4])
+    assert output(problem, "argument_fill[padding]=zero_after_softmax") == pytest.approx([4.0])
+    causal_and_mask = two_keys(mask([[1, 1], [1, 0]]), flag(2, 2))
+    assert output(causal_and_mask) == pytest.approx([4.0, 4.0])
+    assert output(causal_and_mask, "causal_fill=zero_after_softmax") == pytest.approx([4 / 4, 4.0])
+    assert output(causal_and_mask, "argument_fill[mask]=zero_after_softmax") == pytest.approx([4.0, 4 * 3 / 4])
+
+
 def test_the_fill_of_an_argument_leaves_appended_keys_and_infinite_biases_alone() -> None:
     """Of values 4, 8 and 12, the mask hides the last two, and a bias the second."""
     bias = replace(added([[0.0, -np.inf, 0.0]]), slot="bias")
