@@ -42,7 +42,9 @@ class Measured:
     prefix, suffix: the text before and after the number in the name. problem or steps: makes the map for a number.
     guesses: numbers from which the search begins, including those that have a name of their own. neutral: the number
     that changes nothing. concerns: whether it can affect a problem. whole: whether only integers are valid. smallest:
-    the smallest valid number. bounded: whether bounds hold. wording: makes sentence and remedy if names.toml has none.
+    the smallest valid number. bounded: whether bounds hold. every: whether all guesses that explain a reply are tried
+    on other calls, because a reply may not distinguish them, and few calls show the number. wording: makes sentence
+    and remedy if names.toml has none.
     """
 
     decision: str
@@ -56,6 +58,7 @@ class Measured:
     whole: bool = False
     smallest: float = -math.inf
     bounded: bool = True
+    every: bool = False
     wording: Callable[[float], Words] | None = None
 
     def name(self, number: float) -> str:
@@ -217,6 +220,7 @@ def _argument_fills(decision: str, is_own: Callable[[MaskOperand], bool]) -> tup
             partial(masks_beside_others, is_own=is_own),
             steps=lambda number: filled_by_argument(is_own, _within(number), replaces=replaces, last=last),
             suffix=suffix,
+            every=True,
         )
 
     return (

@@ -31,15 +31,37 @@ def _over(*axes: int) -> StepsMap:
 
 def denominator_plus(more: Callable[[Array], Array]) -> StepsMap:
     """Add `more`, a function of the subtracted maximum, to the sum of exponentials; rows then sum to less than one."""
+    return _composed_softmax(lambda state: state.but(added=more))
+
+
+def _composed_softmax(change: HeadsMap) -> StepsMap:
+    """Set `subtracted` or `added` of the state for a softmax that uses both, so that such deviations combine."""
+
+    def apply(steps: Steps, score: str) -> Steps:
+        ordinary = next(step.apply for step in steps if step.name == "softmax")
+        normalise = _softmax_of_operands(score) if ordinary is softmax else ordinary
+        return replace_step(steps, "softmax", lambda state: normalise(change(state)))
+
+    return apply
+
+
+def _softmax_of_operands(score: str) -> HeadsMap:
+    """Return the softmax with the operands `subtracted` and `added` of the state; a row without exponentials is 0."""
 
     def normalise(state: State) -> State:
-        fully_masked = np.all(state.logits == -np.inf, axis=-1)
-        top = np.where(fully_masked[..., None], 0.0, state.logits.max(axis=-1, keepdims=True))
-        exponentials = np.exp(state.logits - top)
-        probs = exponentials / (exponentials.sum(axis=-1, keepdims=True) + more(top))
-        return state.but(probs=probs, fully_masked=fully_masked)
+        done = softmax(state)
+        if state.subtracted is None and state.added is None:
+            return done
+        if state.subtracted is None:
+            top = np.where(done.fully_masked[..., None], 0.0, state.logits.max(axis=-1, keepdims=True))
+            exponentials = np.exp(state.logits - top)
+        else:
+            top = state.subtracted
+            exponentials = round_to(np.exp(state.logits - top), score)
+        total = exponentials.sum(axis=-1, keepdims=True) + (0.0 if state.added is None else state.added(top))
+        return done.but(probs=exponentials / np.where(total == 0.0, 1.0, total))
 
-    return replacing("softmax", normalise)
+    return normalise
 
 
 def _not_normalised(state: State, ordinary: HeadsMap) -> State:
@@ -85,20 +107,13 @@ def _subtracting(peak: Callable[[State], Array]) -> StepsMap:
     A row whose exponentials all underflow is zero.
     """
 
-    def apply(steps: Steps, score: str) -> Steps:
-        def change(state: State, ordinary: HeadsMap) -> State:
-            done = ordinary(state)
-            top = peak(state)
-            if np.all(top == state.logits.max(axis=-1, keepdims=True)):
-                return done
-            subtracted = np.where(np.isinf(top), 0.0, top)  # a NaN maximum makes every logit NaN
-            exponentials = round_to(np.exp(state.logits - subtracted), score)
-            total = exponentials.sum(axis=-1, keepdims=True)
-            return done.but(probs=exponentials / np.where(total == 0, 1.0, total))
+    def change(state: State) -> State:
+        top = peak(state)
+        if np.all(top == state.logits.max(axis=-1, keepdims=True)):
+            return state
+        return state.but(subtracted=np.where(np.isinf(top), 0.0, top))  # a NaN maximum makes every logit NaN
 
-        return wrapping("softmax", change)(steps, score)
-
-    return apply
+    return _composed_softmax(change)
 
 
 def _peak_of_masked(state: State) -> Array:

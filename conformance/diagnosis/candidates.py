@@ -48,16 +48,16 @@ def solved(suspect: Suspect, limit: float = inf) -> Iterator[Way]:
 
 def solve(kind: Measured, suspect: Suspect) -> list[float]:
     """
-    The numbers under which the reply is within its bound: all such guesses, or else the simplest other number.
+    The numbers under which the reply is within its bound: guesses, or else the simplest other number.
 
-    A reply may not distinguish guesses: every fill that is low enough leaves a fully masked row uniform.
+    These are all guesses if `kind.every`, else the nearest.
     """
     fit = _Fit(kind, suspect)
     if not fit.matters():
         return []
     ranked = sorted((fit.error(guess), index, guess) for index, guess in enumerate(kind.guesses))
     if explaining := [guess for error, _, guess in ranked if error < fit.unchanged and fit.explains(guess)]:
-        return explaining
+        return explaining if kind.every else explaining[:1]
     if kind.whole:
         return []
     nearer = [guess for error, _, guess in ranked if error < fit.unchanged][:BEST]

@@ -15,6 +15,7 @@ ARGUMENT_NAMES = {
     "float_mask": "added",
     "number_mask": "non-zero attends",
     "penalty": "-inf",
+    "argument_fill": "-inf",
     "use": "used",
     "mask_axes": "as given",
     "output_axes": "as those of the query",

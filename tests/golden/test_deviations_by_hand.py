@@ -775,6 +775,15 @@ def test_masked_keys_share_in_the_maximum() -> None:
     assert output(problem(added([[0.0, 0.0, -np.inf]])), lie) == [6.0]
 
 
+def test_what_is_added_to_the_denominator_counts_from_the_maximum_that_is_subtracted() -> None:
+    """Weights of 1/8 and 2/8 of the masked third key, and 1 in the denominator: 3/8 + 1."""
+    problem = one_query(np.log([1.0, 2.0, 8.0]), None, mask([[1, 1, 0]]))
+    both = ("softmax_maximum=of_masked_keys", "softmax_denominator=plus_1")
+    assert output(problem, both[1]) == pytest.approx([(4 * 0.5 + 8) / (1.5 + 1)])
+    assert output(problem, *both) == pytest.approx([(4 / 8 + 8 * 2 / 8) / (3 / 8 + 1)])
+    assert output(problem, *reversed(both)) == output(problem, *both)
+
+
 def test_masked_keys_keep_weight_under_a_low_fill() -> None:
     def problem(logit: float) -> Problem:
         return one_query([logit, 0.0], None, mask([[1, 0]]))
