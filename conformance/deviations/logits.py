@@ -168,38 +168,29 @@ def limited_after_bias(limit: float) -> StepsMap:
     return following("bias", "limit", clip)
 
 
-def filled_with(amount: Callable[[str], float], *, replaces: bool = False) -> StepsMap:
-    """Add a finite number to masked logits, or replace them by it, and round the logits to the score dtype."""
-
-    def apply(steps: Steps, score: str) -> Steps:
-        def mask(state: State) -> State:
-            fill = float(round_to(np.asarray(amount(score)), score))
-            masked = fill if replaces else state.logits + fill
-            filled = round_to(np.where(state.allowed, state.logits, masked), score)
-            return state.but(logits=filled, absorbed=_absorbed(state, filled), passes=not replaces)
-
-        return replace_step(steps, "mask", mask)
-
-    return apply
+# Whether a mask operand is meant.
+IsMeant = Callable[[MaskOperand], bool]
 
 
-def filled_by_argument(
-    is_own: Callable[[MaskOperand], bool], amount: Callable[[str], float], *, replaces: bool, last: bool = False
+def filled_with(
+    amount: Callable[[str], float], *, replaces: bool = False, is_own: IsMeant | None = None, last: bool = True
 ) -> StepsMap:
     """
-    Fill as `filled_with` does, but only what one mask argument masks; other masks set their logits to -inf.
+    Add a finite number to masked logits, or replace them by it, and round the logits to the score dtype.
 
-    is_own: whether an operand belongs to the argument. last: whether it is filled after the other masks, so that a key
-    that both mask gets the finite number.
+    is_own: the operands of the only mask argument that is filled like this, while others set their logits to -inf; None
+    for all. last: whether it is filled after the others, so that a key that both mask gets the finite number.
     """
 
     def apply(steps: Steps, score: str) -> Steps:
         def mask(state: State) -> State:
             fill = float(round_to(np.asarray(amount(score)), score))
             masked = fill if replaces else state.logits + fill
-            own, others = _attended_by(state, is_own), _attended_by(state, lambda each: not is_own(each))
-            kept = np.where(others, state.logits, -np.inf)
-            filled = round_to(np.where(own if last else own | ~others, kept, masked), score)
+            own, kept = state.allowed, state.logits
+            if is_own is not None:
+                own, others = _attended_by(state, is_own), _attended_by(state, lambda each: not is_own(each))
+                own, kept = own if last else own | ~others, np.where(others, kept, -np.inf)
+            filled = round_to(np.where(own, kept, masked), score)
             return state.but(logits=filled, absorbed=_absorbed(state, filled), passes=not replaces)
 
         return replace_step(steps, "mask", mask)
@@ -207,7 +198,7 @@ def filled_by_argument(
     return apply
 
 
-def zero_after_softmax_by_argument(is_own: Callable[[MaskOperand], bool]) -> StepsMap:
+def zero_after_softmax_by_argument(is_own: IsMeant) -> StepsMap:
     """Set the weights that one mask argument masks to zero after the softmax; other masks are applied as usual."""
 
     def mask(state: State) -> State:
@@ -219,7 +210,7 @@ def zero_after_softmax_by_argument(is_own: Callable[[MaskOperand], bool]) -> Ste
     return lambda steps, _: insert_after(replace_step(steps, "mask", mask), "softmax", Step("zero", zero))
 
 
-def masks_beside_others(problem: Problem, is_own: Callable[[MaskOperand], bool]) -> bool:
+def masks_beside_others(problem: Problem, is_own: IsMeant) -> bool:
     """Whether an argument masks keys, and another mask argument is given."""
     owned = [is_own(each) for each in problem.mask_operands]
     return not all(owned) and any(
@@ -232,12 +223,12 @@ def is_causal_argument(operand: MaskOperand) -> bool:
     return operand.offset is not None
 
 
-def argument(slot: str) -> Callable[[MaskOperand], bool]:
+def argument(slot: str) -> IsMeant:
     """Return whether an operand belongs to a mask argument that is no causal argument."""
     return lambda operand: operand.slot == slot and not is_causal_argument(operand)
 
 
-def _attended_by(state: State, is_meant: Callable[[MaskOperand], bool]) -> Array:
+def _attended_by(state: State, is_meant: IsMeant) -> Array:
     """Return the positions that some of the operands do not mask, in the shape of the logits; True = attend."""
     problem = state.problem
     some = problem.but(mask_operands=tuple(each for each in problem.mask_operands if is_meant(each)))

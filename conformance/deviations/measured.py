@@ -15,10 +15,10 @@ import numpy as np
 from conformance.deviations.deviation import Deviation, ProblemMap
 from conformance.deviations.edges import moved_causal
 from conformance.deviations.logits import (
+    IsMeant,
     argument,
     bias_times,
     capped_by_default,
-    filled_by_argument,
     filled_with,
     fully_masked_rows_zero,
     is_causal_argument,
@@ -30,7 +30,7 @@ from conformance.deviations.logits import (
 from conformance.deviations.names import DIGITS, LINES, PLAIN, Words, bits_of, slot_of
 from conformance.deviations.softmax import denominator_plus
 from conformance.reference.pipeline import StepsMap
-from conformance.spec.problem import MaskOperand, Problem
+from conformance.spec.problem import Problem
 from conformance.spec.rounding import largest
 
 
@@ -208,7 +208,7 @@ OF_HEAD_DIM = (1.0, 0.5, 2.0)
 SCALES = (1.0, 0.5, 0.25, 0.125, 0.1, 2.0)
 
 
-def _argument_fills(decision: str, is_own: Callable[[MaskOperand], bool]) -> tuple[Measured, ...]:
+def _argument_fills(decision: str, is_own: IsMeant) -> tuple[Measured, ...]:
     """Make the families of one mask argument: it fills with a number, and the other masks fill with -inf."""
 
     def kind(prefix: str, suffix: str = "", *, replaces: bool, last: bool = False) -> Measured:
@@ -218,7 +218,7 @@ def _argument_fills(decision: str, is_own: Callable[[MaskOperand], bool]) -> tup
             FILLS,
             -math.inf,
             partial(masks_beside_others, is_own=is_own),
-            steps=lambda number: filled_by_argument(is_own, _within(number), replaces=replaces, last=last),
+            steps=lambda number: filled_with(_within(number), replaces=replaces, is_own=is_own, last=last),
             suffix=suffix,
             every=True,
         )

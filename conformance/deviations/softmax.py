@@ -49,17 +49,17 @@ def _softmax_of_operands(score: str) -> HeadsMap:
     """Return the softmax with the operands `subtracted` and `added` of the state; a row without exponentials is 0."""
 
     def normalise(state: State) -> State:
-        done = softmax(state)
         if state.subtracted is None and state.added is None:
-            return done
+            return softmax(state)
+        fully_masked = np.all(state.logits == -np.inf, axis=-1)
         if state.subtracted is None:
-            top = np.where(done.fully_masked[..., None], 0.0, state.logits.max(axis=-1, keepdims=True))
+            top = np.where(fully_masked[..., None], 0.0, state.logits.max(axis=-1, keepdims=True))
             exponentials = np.exp(state.logits - top)
         else:
             top = state.subtracted
             exponentials = round_to(np.exp(state.logits - top), score)
         total = exponentials.sum(axis=-1, keepdims=True) + (0.0 if state.added is None else state.added(top))
-        return done.but(probs=exponentials / np.where(total == 0.0, 1.0, total))
+        return state.but(probs=exponentials / np.where(total == 0.0, 1.0, total), fully_masked=fully_masked)
 
     return normalise
 

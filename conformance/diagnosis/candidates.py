@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 from math import inf
 
 import numpy as np
@@ -56,8 +56,9 @@ def solve(kind: Measured, suspect: Suspect) -> list[float]:
     if not fit.matters():
         return []
     ranked = sorted((fit.error(guess), index, guess) for index, guess in enumerate(kind.guesses))
-    if explaining := [guess for error, _, guess in ranked if error < fit.unchanged and fit.explains(guess)]:
-        return explaining if kind.every else explaining[:1]
+    explaining = (guess for error, _, guess in ranked if error < fit.unchanged and fit.explains(guess))
+    if found := list(explaining if kind.every else islice(explaining, 1)):
+        return found
     if kind.whole:
         return []
     nearer = [guess for error, _, guess in ranked if error < fit.unchanged][:BEST]
