@@ -37,6 +37,7 @@ from conformance.checking.target import Target
 from conformance.deviations.catalogue import TABLE, evaluate
 from conformance.deviations.deviation import Dialect, Reply
 from conformance.deviations.names import CANONICAL_NAMES
+from conformance.deviations.nonfinite import OF_MASKED_NAN
 from conformance.diagnosis.suspect import Suspect
 from conformance.disk import scratch
 from conformance.engine.adapters import Subject, read_adapter
@@ -257,14 +258,20 @@ def _common(decision: str, seen: list[ObservedFit]) -> Way | Literal[False]:
     """
     Return the way that explains all fits; else False.
 
-    If the cause is part of every reply, it is the first way that explains all of them together with the cause. Else it
-    is the way that explains most replies without the cause.
+    Ways that explain all of them together with the cause come first, and of these the first one. Else, and for NaN at
+    masked keys, it is the way that explains most replies without the cause: under some causes, such as a finite fill,
+    every way lets this NaN through.
     """
     caused = ({combination[decision] for combination in fit.with_cause} for fit in seen)
-    if certain := set[Way](OPEN_DECISIONS[decision]).intersection(*caused):
+    certain = set[Way](OPEN_DECISIONS[decision]).intersection(*caused)
+    if certain and decision not in OF_MASKED_NAN:
         return next(way for way in OPEN_DECISIONS[decision] if way in certain)
     common = [way for way in OPEN_DECISIONS[decision] if all(way in fit.ways(decision) for fit in seen)]
-    return max(common, key=lambda way: sum(way in fit.ways(decision, alone=True) for fit in seen), default=False)
+    return max(
+        [way for way in common if way in certain] or common,
+        key=lambda way: sum(way in fit.ways(decision, alone=True) for fit in seen),
+        default=False,
+    )
 
 
 def _examples(decision: str, seen: list[ObservedFit]) -> dict[str, str]:

@@ -29,6 +29,7 @@ from conformance.deviations.deviation import Deviation, Dialect, Expected, Reply
 from conformance.deviations.mask_arguments import slot_deviations
 from conformance.deviations.measured import find_measured, kinds_of, of_argument
 from conformance.deviations.names import rank, slot_of
+from conformance.deviations.nonfinite import OF_MASKED_NAN
 from conformance.reference.gradients import gradients
 from conformance.reference.pipeline import STEPS, Step, Steps, insert_after, run
 from conformance.reference.steps import State
@@ -116,9 +117,14 @@ def in_order(deviations: Iterable[Deviation]) -> tuple[Deviation, ...]:
     """
     Sort deviations in the order of application: by stage, then in the order of the table.
 
-    A deviation that no table lists is sorted like the first one of its decision.
+    A deviation that no table lists is sorted like the first one of its decision. NaN at a masked key comes last: whether
+    it reaches the output depends on the fill.
     """
-    return tuple(sorted(deviations, key=lambda row: (row.stage != "problem", _rank(row), row.key)))
+
+    def place(row: Deviation) -> tuple[bool, bool, int, str]:
+        return row.stage != "problem", row.decision in OF_MASKED_NAN, _rank(row), row.key
+
+    return tuple(sorted(deviations, key=place))
 
 
 def _rank(row: Deviation) -> int:

@@ -13,6 +13,9 @@ from conformance.spec.rounding import largest
 
 DECISION = "attended_nonfinite"
 
+# The decisions about NaN and infinity at a masked key.
+OF_MASKED_NAN = ("nonfinite_key", "nonfinite_value")
+
 # Numbers and their dtype -> the same numbers with non-finite ones replaced.
 Cleaning = Callable[[Array, str], Array]
 
@@ -92,9 +95,9 @@ def _values_leak_where_added(state: State, weigh: HeadsMap) -> State:
 
 
 def _keys_leak(state: State, mask: HeadsMap) -> State:
+    """Add -inf instead of replacing the logit by it: NaN and +inf become NaN."""
     masked = mask(state)
-    leaking = state.logits + np.where(masked.logits == -np.inf, -np.inf, 0.0)
-    return masked.but(logits=np.where(np.isnan(leaking), leaking, masked.logits))
+    return masked.but(logits=np.where(masked.logits == -np.inf, state.logits - np.inf, masked.logits))
 
 
 def _keys_leak_where_added(state: State, mask: HeadsMap) -> State:
