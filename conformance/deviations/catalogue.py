@@ -117,8 +117,8 @@ def in_order(deviations: Iterable[Deviation]) -> tuple[Deviation, ...]:
     """
     Sort deviations in the order of application: by stage, then in the order of the table.
 
-    A deviation that no table lists is sorted like the first one of its decision. NaN at a masked key comes last: whether
-    it reaches the output depends on the fill.
+    A deviation that no table lists is sorted like the first one of its decision. Those about NaN at a masked key come
+    last, because the fill determines whether it reaches the output.
     """
 
     def place(row: Deviation) -> tuple[bool, bool, int, str]:
