@@ -843,6 +843,23 @@ def test_the_fill_of_an_argument_leaves_appended_keys_and_infinite_biases_alone(
     assert output(layer, "argument_fill[padding]=puts_-1e9") == pytest.approx(output(layer), rel=1e-12)
 
 
+def test_a_masked_nan_is_replaced_by_a_fill_and_stays_where_minus_infinity_is_added() -> None:
+    """Values of 4, 8 and 12; the mask hides the second key, the padding the third one, and one of the two is NaN."""
+
+    def problem(*logits: float) -> Problem:
+        return one_query(logits, None, mask([[1, 0, 1]]), mask([[1, 1, 0]], "padding", "key_padding"))
+
+    fill = "argument_fill[mask]=puts_0"
+    of_mask, of_padding = problem(0.0, np.nan, 0.0), problem(0.0, 0.0, np.nan)
+    assert output(of_mask, fill) == output(of_padding, fill) == [6.0]
+    for leak, reached in (("nonfinite_key=leaks", np.nan), ("nonfinite_key=zeroes", 0.0)):
+        assert output(of_mask, leak, fill) == output(of_mask, fill, leak) == [6.0]
+        np.testing.assert_array_equal(output(of_padding, leak, fill), [reached])
+        assert output(of_mask, leak, "mask_fill=puts_0") == pytest.approx([8.0])
+    causal = two_keys(mask([[1, 1], [1, 0]]), flag(2, 2)).but(key=np.array([[[[0.0, 0.0], [np.nan, 0.0]]]]))
+    np.testing.assert_array_equal(output(causal, "causal_fill=puts_0", "nonfinite_key=zeroes"), [6.0, 0.0])
+
+
 def test_every_head_has_the_result_of_the_first() -> None:
     assert output(even([[[[4.0], [8.0]], [[10.0], [30.0]]]], 1), "head_result=first") == [6.0, 6.0]
 
