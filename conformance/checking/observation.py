@@ -113,15 +113,15 @@ class ObservedFit:
         combinations = self.alone if alone else (*self.alone, *self.with_cause)
         return list(dict.fromkeys(combination[decision] for combination in combinations))
 
-    def taking(self, decision: str, way: Way) -> "ObservedFit":
-        """Return the fit with only the combinations in which the decision is made this way."""
+    def preferring(self, decision: str, way: Way) -> "ObservedFit":
+        """Return the fit with only the combinations in which the decision is made this way, if there are any."""
         if decision not in self.matters:
             return self
         alone, with_cause = (
             tuple(each for each in combinations if each[decision] == way)
             for combinations in (self.alone, self.with_cause)
         )
-        return replace(self, alone=alone, with_cause=with_cause)
+        return replace(self, alone=alone, with_cause=with_cause) if alone or with_cause else self
 
 
 def observe(
@@ -148,8 +148,8 @@ def observe(
         dialect |= _dialect(way or None)
         if way is False:
             varies[decision] = _examples(decision, seen)
-        else:
-            fits = [fit.taking(decision, way) if fit.alone or fit.with_cause else fit for fit in fits]
+        # An inconsistent decision is judged as the canonical way, so this way is preferred where it explains the reply.
+        fits = [fit.preferring(decision, way or None) for fit in fits]
     return ObservedDecisions(dialect, varies)
 
 

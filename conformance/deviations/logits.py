@@ -178,8 +178,9 @@ def filled_with(
     """
     Add a finite number to masked logits, or replace them by it, and round the logits to the score dtype.
 
-    is_own: the operands of the only mask argument that is filled like this, while others set their logits to -inf; None
-    for all. last: whether it is filled after the others, so that a key that both mask gets the finite number.
+    is_own: the operands of the only mask argument that is filled like this, while other boolean masks set their logits
+    to -inf; None for all. last: whether it is filled after the others, so that a key that both mask gets the finite
+    number. Additive masks are added before all of them.
     """
 
     def apply(steps: Steps, score: str) -> Steps:
@@ -188,7 +189,7 @@ def filled_with(
             masked = fill if replaces else state.logits + fill
             own, kept = state.allowed, state.logits
             if is_own is not None:
-                own, others = _attended_by(state, is_own), _attended_by(state, lambda each: not is_own(each))
+                own, others = _attended_by(state, is_own), _attended_by(state, lambda each: _is_other(each, is_own))
                 own, kept = own if last else own | ~others, np.where(others, kept, -np.inf)
             filled = round_to(np.where(own, kept, masked), score)
             return state.but(logits=filled, absorbed=_absorbed(state, filled), passes=not replaces)
@@ -198,14 +199,19 @@ def filled_with(
     return apply
 
 
+def _is_other(operand: MaskOperand, is_own: IsMeant) -> bool:
+    """Whether an operand fills logits and belongs to another argument."""
+    return operand.allowed is not None and not is_own(operand)
+
+
 def zero_after_softmax_by_argument(is_own: IsMeant) -> StepsMap:
-    """Set the weights that one mask argument masks to zero after the softmax; other masks are applied as usual."""
+    """Multiply the weights by one mask argument after the softmax; other masks are applied as usual."""
 
     def mask(state: State) -> State:
         return state.but(logits=np.where(_attended_by(state, lambda each: not is_own(each)), state.logits, -np.inf))
 
     def zero(state: State) -> State:
-        return state.but(probs=np.where(_attended_by(state, is_own), state.probs, 0.0))
+        return state.but(probs=state.probs * _attended_by(state, is_own))
 
     return lambda steps, _: insert_after(replace_step(steps, "mask", mask), "softmax", Step("zero", zero))
 
@@ -266,8 +272,10 @@ def _times_infinity(state: State, mask: HeadsMap) -> State:
 
 
 def _zero_after_softmax(steps: Steps, _: str) -> Steps:
+    """Multiply the weights by the masks after the softmax; a NaN stays NaN."""
+
     def zero(state: State) -> State:
-        return state.but(probs=np.where(state.allowed, state.probs, 0.0))
+        return state.but(probs=state.probs * state.allowed)
 
     return insert_after(replace_step(steps, "mask", lambda state: state), "softmax", Step("zero", zero))
 

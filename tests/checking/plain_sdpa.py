@@ -151,6 +151,30 @@ def causal_at_the_end(
     return right(query, key, value, mask)
 
 
+def low_fill_of_the_mask_alone(
+    query: Array, key: Array, value: Array, mask: Array | None = None, *, is_causal: bool = False
+) -> Array:
+    """The mask leaves its keys some weight, and NaN in their values is seen under the causal mask alone."""
+    causal = np.tri(query.shape[2], key.shape[2], dtype=bool) if is_causal else None
+    return np.asarray(softmax(hidden(hidden(logits_of(query, key), causal), mask, -10)) @ value)
+
+
+def low_fill_of_the_padding_alone(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    key_padding_mask: Array | None = None,
+    bias: Array | None = None,
+) -> Array:
+    """The bias is added first, so a masked NaN stays where a bias of -inf masks it."""
+    logits = logits_of(query, key) + (0 if bias is None else bias)
+    padding = None if key_padding_mask is None else key_padding_mask[:, None, None]
+    filled = hidden(logits, padding, max(-1e9, np.finfo(query.dtype).min))
+    return np.asarray(softmax(hidden(filled, mask)) @ value)
+
+
 def half_inside(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
     logits = hidden(logits_of(query, key), mask).astype(np.float16).astype(query.dtype)
     return np.asarray(softmax(logits) @ value)

@@ -143,6 +143,30 @@ def test_an_accepted_behaviour_beside_a_mistake_is_observed_and_no_cause(checked
     assert f"observed: {said}" in done.notes
 
 
+@pytest.mark.parametrize(
+    ("given", "mistake", "globs"),
+    [
+        (
+            "plain_sdpa:low_fill_of_the_mask_alone",
+            "it fills logits hidden by mask with -10, even those that another mask has set to -inf",
+            ("numerics/nonfinite/*", "masks/attention_2d/*", "combined/attention/*", "causal/offset/*"),
+        ),
+        (
+            "plain_sdpa:low_fill_of_the_padding_alone",
+            (
+                "it fills logits hidden by key_padding_mask with a finite number such as -1e9, "
+                "so a row fully masked by key_padding_mask still attends to masked keys"
+            ),
+            ("numerics/nonfinite/*", "degenerate/*"),
+        ),
+    ],
+)
+def test_nan_at_masked_keys_is_no_second_cause_beside_a_fill(
+    checked: Check, given: str, mistake: str, globs: tuple[str, ...]
+) -> None:
+    assert sentences(checked(given, *globs)) == [mistake]
+
+
 def test_a_mistake_without_a_name_is_found(checked: Check) -> None:
     done = checked("plain_sdpa:sine_of_the_output", "shapes/*")
     assert done.decision.exit_code == decision.REJECTED

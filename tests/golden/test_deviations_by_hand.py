@@ -828,16 +828,20 @@ def test_one_argument_alone_is_applied_after_the_softmax() -> None:
     assert output(causal_and_mask) == pytest.approx([4.0, 4.0])
     assert output(causal_and_mask, "causal_fill=zero_after_softmax") == pytest.approx([4 / 4, 4.0])
     assert output(causal_and_mask, "argument_fill[mask]=zero_after_softmax") == pytest.approx([4.0, 4 * 3 / 4])
+    of_nan = one_query([0.0, np.nan], None, mask([[1, 0]]), outputs=("weights",))
+    for lie in ("argument_fill[mask]=zero_after_softmax", "mask_fill=zero_after_softmax"):
+        assert np.isnan(values_of(of_nan, "weights", dict([lie.split("=")]))).all()  # NaN times 0
 
 
-def test_the_fill_of_an_argument_leaves_appended_keys_and_infinite_biases_alone() -> None:
-    """Of values 4, 8 and 12, the mask hides the last two, and a bias the second."""
+def test_the_fill_of_an_argument_comes_after_the_bias_and_leaves_appended_keys_alone() -> None:
+    """Of values 4, 8 and 12, the mask hides the last two, and a bias of -inf the second."""
     bias = replace(added([[0.0, -np.inf, 0.0]]), slot="bias")
     problem = one_query(np.zeros(3), None, mask([[1, 0, 0]]), bias)
-    lie = f"argument_fill[mask]=puts_{text(LOG2)}"
+    two = text(LOG2)
     assert output(problem) == [4.0]
-    assert output(problem, lie) == pytest.approx([(4 + 2 * 12) / 3])
-    assert output(problem, f"{lie}_last") == pytest.approx([(4 + 2 * 8 + 2 * 12) / 5])
+    for replaced in (f"puts_{two}", f"puts_{two}_last"):
+        assert output(problem, f"argument_fill[mask]={replaced}") == pytest.approx([(4 + 2 * 8 + 2 * 12) / 5])
+    assert output(problem, f"argument_fill[mask]=adds_{two}") == pytest.approx([(4 + 2 * 12) / 3])
     # What is appended has a weight of 1 and a value of 0, and no mask hides it.
     layer = random_mha(7, mask([np.arange(KEYS) < 2], "padding", "key_padding"), zero_key=True)
     assert output(layer, "argument_fill[padding]=puts_-1e9") == pytest.approx(output(layer), rel=1e-12)
