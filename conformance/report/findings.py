@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from conformance.deviations.catalogue import find
 from conformance.diagnosis.explanation import NON_REPRODUCIBLE, fewest
-from conformance.engine.records import Key, LoggedCell, LoggedDiagnosis, Tie, native
+from conformance.engine.records import Key, LoggedCause, LoggedCell, LoggedDiagnosis, Tie, native
 from conformance.engine.run_folder import Run
 from conformance.report.counts import first_line, kind_of, what_happened
 from conformance.spec.refusals import REFUSALS
@@ -152,7 +152,7 @@ def findings(run: Run) -> list[Finding]:
     }
     found += _non_reproducible([cell for cell in rest if cell.fail_class in NON_REPRODUCIBLE])
     rest = [cell for cell in rest if cell.fail_class not in NON_REPRODUCIBLE]
-    found += _undiagnosed([cell for cell in rest if cell.key not in where], _reported(run.diagnoses.values()))
+    found += _undiagnosed([cell for cell in rest if cell.key not in where], _reported(run))
     found += _unexplained([cell for cell in rest if cell.key in where], where)
     return sorted(_merged(found), key=lambda finding: (not finding.explained, -finding.count))
 
@@ -187,7 +187,7 @@ def _diagnosed(run: Run, diagnosis: LoggedDiagnosis) -> Iterator[Finding]:
             yield Finding(
                 subject=diagnosis.subject,
                 kind=kind_of(run.cells[keys[0]]),
-                sentence=conditioned(cause.sentence, cause.condition),
+                sentence=_stated(run, diagnosis, cause),
                 remedy=cause.remedy,
                 explained=True,
                 cells=keys,
@@ -205,6 +205,13 @@ def conditioned(sentence: str, condition: str) -> str:
     return f"{sentence}, {condition}" if condition else sentence
 
 
+def _stated(run: Run, diagnosis: LoggedDiagnosis, cause: LoggedCause) -> str:
+    """The sentence of a cause, with its condition unless the native form shows the same cause without a condition."""
+    form = run.diagnoses.get(native(diagnosis.subject), diagnosis)
+    is_general = any(each.sentence == cause.sentence and not each.condition for each in form.reported)
+    return conditioned(cause.sentence, "" if is_general else cause.condition)
+
+
 def _ambiguity(tie: Tie) -> str:
     """Another possible cause, and the case that would distinguish it."""
     case = f"{tie.separated_by} would distinguish them" if tie.separated_by else "no case distinguishes the two"
@@ -212,16 +219,16 @@ def _ambiguity(tie: Tie) -> str:
     return f"it {conditioned(tie.sentence, tie.condition)}{what_to_do}; {case}"
 
 
-def _reported(diagnoses: Iterable[LoggedDiagnosis]) -> Mapping[str, Mapping[str, tuple[str, str]]]:
+def _reported(run: Run) -> Mapping[str, Mapping[str, tuple[str, str]]]:
     """Subject -> `decision=name` -> sentence and remedy, for each cause of its diagnosis that is a single decision."""
     return {
         each.subject: {
-            "=".join(way): (conditioned(cause.sentence, cause.condition), cause.remedy)
+            "=".join(way): (_stated(run, each, cause), cause.remedy)
             for cause in reversed(each.reported)
             if len(cause.decisions) == 1
             for way in cause.decisions.items()
         }
-        for each in diagnoses
+        for each in run.diagnoses.values()
     }
 
 

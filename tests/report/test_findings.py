@@ -165,16 +165,32 @@ def test_a_cause_shows_once_for_calls_and_for_relations_between_replies(tmp_path
     )
 
 
-def test_a_cause_that_a_subject_and_its_dense_form_share_is_one_finding(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("native", "dense", "said"),
+    [
+        ("", "", [("does not scale", 3)]),
+        ("", "only with mask given", [("does not scale", 3)]),
+        ("only in float32", "only in float32", [("does not scale, only in float32", 3)]),
+        ("only in float32", "", [("does not scale, only in float32", 2), ("does not scale", 1)]),
+    ],
+)
+def test_a_cause_that_a_subject_and_its_dense_form_share_is_one_finding(
+    tmp_path: Path, native: str, dense: str, said: list[tuple[str, int]]
+) -> None:
+    """A cause that needs no condition in the native form is told without the condition of the dense form."""
     builder = RunBuilder(tmp_path)
     cause = {"sentence": "does not scale", "remedy": "scale", "decisions": {"scale": "none"}}
-    for subject, names in (("torch.mha[dense]", ("a/one",)), ("torch.mha", ("a/one", "a/two"))):
+    for subject, condition, names in (
+        ("torch.mha[dense]", dense, ("a/one",)),
+        ("torch.mha", native, ("a/one", "a/two")),
+    ):
         builder.subject(subject)
         for name in names:
             builder.cell(builder.case(name), subject, "fail", class_="semantic", rejected=True, reason="far off")
-        builder.diagnosis(subject, cause | {"cells": list(names)})
-    (found,) = findings(load_run(builder.write()))
-    assert (found.subject, found.count) == ("torch.mha", 3)
+        builder.diagnosis(subject, cause | {"cells": list(names), "condition": condition})
+    found = findings(load_run(builder.write()))
+    assert [(each.sentence, each.count) for each in found] == said
+    assert found[0].subject == "torch.mha"
 
 
 def test_a_relation_that_breaks_has_the_condition_of_its_cause(tmp_path: Path) -> None:
