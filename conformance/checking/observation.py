@@ -262,16 +262,13 @@ def _common(decision: str, seen: list[ObservedFit]) -> Way | Literal[False]:
     masked keys, it is the way that explains most replies without the cause: under some causes, such as a finite fill,
     every way lets this NaN through.
     """
-    caused = ({combination[decision] for combination in fit.with_cause} for fit in seen)
-    certain = set[Way](OPEN_DECISIONS[decision]).intersection(*caused)
-    if certain and decision not in OF_MASKED_NAN:
-        return next(way for way in OPEN_DECISIONS[decision] if way in certain)
     common = [way for way in OPEN_DECISIONS[decision] if all(way in fit.ways(decision) for fit in seen)]
-    return max(
-        [way for way in common if way in certain] or common,
-        key=lambda way: sum(way in fit.ways(decision, alone=True) for fit in seen),
-        default=False,
-    )
+    caused = [{combination[decision] for combination in fit.with_cause} for fit in seen]
+    certain = [way for way in common if all(way in ways for ways in caused)]
+    if certain and decision not in OF_MASKED_NAN:
+        return certain[0]
+    alone = [fit.ways(decision, alone=True) for fit in seen]
+    return max(certain or common, key=lambda way: sum(way in ways for ways in alone), default=False)
 
 
 def _examples(decision: str, seen: list[ObservedFit]) -> dict[str, str]:
