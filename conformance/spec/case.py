@@ -33,7 +33,10 @@ Hidden = Literal["nan_keys", "nan_values", "inf_keys", "inf_values"]
 # One non-finite number in an attended key or value, or in a query.
 Attended = Literal["nan_attended_key", "nan_attended_value", "inf_attended_value", "nan_query"]
 
-Poison = Literal[Hidden, Attended]
+# An attended key of zeros, so that its logits are exactly zero.
+Zero = Literal["zero_attended_key"]
+
+Poison = Literal[Hidden, Attended, Zero]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ class Inputs:
     """
     How query, key and value are made.
 
-    clean: None if the case does not set it. poison: the non-finite number in query, key or value, and its location.
+    clean: None if the case does not set it. poison: the non-finite number, or zeros, in query, key or value, and the location.
     query, key, value: literal arrays instead of drawn ones. file: an npz file with any of them or of the parameters.
     layout: memory layout of query, key and value, one of `bridge.tensor.LAYOUTS`.
     """

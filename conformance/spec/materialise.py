@@ -19,7 +19,7 @@ import numpy as np
 from conformance.bridge.contract import SECOND_CALL
 from conformance.spec import streams
 from conformance.spec.array_files import arrays
-from conformance.spec.case import Case, Hidden
+from conformance.spec.case import Case, Hidden, Zero
 from conformance.spec.masks import mask_operand
 from conformance.spec.old_names import former
 from conformance.spec.problem import GRADIENTS, Array, MaskOperand, Problem
@@ -243,7 +243,7 @@ def _hidden_rows(problem: Problem) -> Array:
 
 
 def _poisoned(case: Case, problem: Problem) -> Problem:
-    """Put NaN or infinity in keys or values that no query attends, in one that is attended, or in a query."""
+    """Put NaN or infinity in keys or values that no query attends, in one that is attended, or in a query; or zeros."""
     if case.inputs.poison is None:
         return problem
     number, _, where = case.inputs.poison.partition("_")
@@ -253,6 +253,8 @@ def _poisoned(case: Case, problem: Problem) -> Problem:
         rows = _hidden_rows(problem)[..., None]
     else:
         rows = _one_number(problem, array, of_query=name == "query")
+    if case.inputs.poison in get_args(Zero):
+        return problem.but(**{name: np.where(rows.any(axis=-1, keepdims=True), 0.0, array)})
     return problem.but(**{name: np.where(rows, float(number), array)})
 
 

@@ -86,7 +86,7 @@ OF_ADDED_MASK = ("masks/attention*", "masks/additive*", "shapes/self*")
 
 def test_a_function_that_adds_its_mask_is_told_how_to_check_it_so(checked: Check) -> None:
     done = checked("plain_sdpa:added", *OF_ADDED_MASK)
-    assert sentences(done)[0].startswith("it adds the numbers of an integer or boolean mask to the logits")
+    assert sentences(done)[0].startswith("it adds the values of an integer or boolean mask (True as 1) to the logits")
     assert "if the argument mask is meant to be added to the logits, check with --map mask=bias" in done.lines()
 
 
@@ -172,6 +172,25 @@ def test_a_mistake_without_a_name_is_found(checked: Check) -> None:
     assert done.decision.exit_code == decision.REJECTED
     assert sentences(done)[0].startswith("no cause found (")
     assert " verdicts without a known cause in " in done.lines()[0]
+
+
+ZERO_LOGITS = """
+import numpy as np
+
+def attention(query, key, value, is_causal=False):
+    logits = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
+    if is_causal:
+        logits = np.tril(logits)
+        logits[logits == 0] = -np.inf
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ value
+"""
+
+
+def test_a_zero_logit_that_is_taken_for_a_masked_one_is_found(checked: Check, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(ZERO_LOGITS, encoding="utf-8")
+    done = checked(f"{tmp_path / 'mine.py'}:attention", "causal/*")
+    assert [sentence.startswith("no cause found (") for sentence in sentences(done)] == [True]
 
 
 LATE_KEYS = """

@@ -388,6 +388,17 @@ def test_one_number_of_the_query_that_attends_most_is_poisoned(
     assert np.isfinite(problem.key).all()
 
 
+@pytest.mark.parametrize("operator", ["sdpa", "mha"])
+def test_the_key_that_most_queries_attend_is_zero(make: Make, operator: str) -> None:
+    causal = {"kind": "causal"}
+    plain = materialise(make(operator=operator, masks=[causal]))
+    problem = materialise(make(operator=operator, masks=[causal], inputs={"poison": "zero_attended_key"}))
+    expected = plain.key.copy()
+    expected[(0, 0) if operator == "mha" else (0, 0, 0)] = 0.0
+    np.testing.assert_array_equal(problem.key, expected)
+    np.testing.assert_array_equal(problem.value, plain.value)
+
+
 def test_of_heads_that_share_a_key_all_are_asked_which_row_most_queries_attend(make: Make) -> None:
     hidden = [[[1, 1, 0], [1, 1, 1]], [[0, 1, 1], [1, 1, 1]], [[0, 0, 0], [0, 0, 0]], [[0, 0, 0], [1, 1, 1]]]
     sizes = {"batch": 1, "num_heads": 4, "num_kv_heads": 2, "seq_len_q": 2, "seq_len_k": 3}
