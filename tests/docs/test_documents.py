@@ -337,6 +337,12 @@ def referring() -> list[Path]:
     ]
 
 
+def test_every_file_of_the_table_of_packages_is_in_its_package() -> None:
+    for package, _, contents in rows(ROOT / "docs" / "architecture.md", "package"):
+        for name in re.findall(r"`(\w+\.(?:py|toml|yaml))`", f"`{contents}`"):
+            assert (ROOT / "conformance" / package / name).is_file(), f"{package} has no {name}"
+
+
 def test_every_document_that_code_refers_to_exists_with_its_section() -> None:
     headings = {
         int(number) for number in re.findall(r"^## (\d+)\. ", text_of(ROOT / "docs" / "tolerance.md"), re.MULTILINE)
