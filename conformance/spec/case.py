@@ -97,7 +97,7 @@ class Inputs:
     """
     How query, key and value are made.
 
-    clean: None if the case does not set it. poison: the non-finite number, or zeros, in query, key or value, and the location.
+    clean: None if the case does not set it. poison: the non-finite number or the zeros, and where they are.
     query, key, value: literal arrays instead of drawn ones. file: an npz file with any of them or of the parameters.
     layout: memory layout of query, key and value, one of `bridge.tensor.LAYOUTS`.
     """
