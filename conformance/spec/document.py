@@ -141,7 +141,7 @@ class InputFields(Model):
     )
     poison: Poison | None = Field(
         default=None,
-        description="NaN or infinity in masked keys or values, in one that is attended, or in a query; or a key of zeros.",
+        description="NaN or infinity in masked keys or values, in an attended one, or in a query; or a key of zeros.",
     )
     gain: float = Field(default=1.0, description="A power of two by which the query is multiplied.", gt=0.0)
     query: Literals | None = None
