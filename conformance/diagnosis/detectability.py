@@ -1,9 +1,10 @@
 """The detectability of deviations by a set of cases, and the pairs of features that no case combines."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
-from math import prod
+from math import inf, prod
 
 from conformance.bounds.bound import Bound
 from conformance.bounds.outputs import bound_reply
@@ -164,15 +165,23 @@ def by_kind(problem: Problem) -> Problem:
     )
 
 
-def detectability(problems: Iterable[tuple[str, Problem]]) -> Detectability:
-    """Determine which cases detect which deviations. problems: case id and problem, not routed."""
+def detectability(problems: Iterable[tuple[str, Problem]], enough: float = inf) -> Detectability:
+    """
+    Determine which cases detect which deviations.
+
+    problems: case id and problem, not routed. enough: a deviation is not tried any more on problems of an operator
+    after so many of them in float64 or float32 have detected it.
+    """
     detections: dict[str, list[Detection]] = {deviation.key: [] for deviation in all_deviations()}
     powerless = []
+    counts: Counter[tuple[str, str]] = Counter()
     for case, problem in problems:
-        found = distinguished(by_kind(problem))
+        pinned = {key for (key, operator), count in counts.items() if operator == problem.operator and count >= enough}
+        found = dict(_distinguished(by_kind(problem), pinned))
         for key, bounds in found.items():
             detections[key].append(Detection(case, problem.operator, problem.dtype, bounds, prod(problem.logits_shape)))
-        if not found.keys() - FORMS:
+        counts.update((key, problem.operator) for key in found if problem.dtype in SHARP)
+        if not found.keys() - FORMS and not (pinned and distinguishes_any(problem)):
             powerless.append(case)
     return Detectability({key: tuple(seen) for key, seen in detections.items()}, tuple(powerless))
 
@@ -187,16 +196,16 @@ def distinguishes_any(problem: Problem) -> bool:
     return any(key not in FORMS for key, _ in _distinguished(by_kind(problem)))
 
 
-def _distinguished(problem: Problem) -> Iterator[tuple[str, float]]:
-    return ((key, bounds) for key, bounds in distances(problem) if bounds is not None and bounds >= FACTOR)
+def _distinguished(problem: Problem, without: Collection[str] = ()) -> Iterator[tuple[str, float]]:
+    return ((key, bounds) for key, bounds in distances(problem, without) if bounds is not None and bounds >= FACTOR)
 
 
-def distances(problem: Problem) -> Iterator[tuple[str, float | None]]:
-    """The difference of each deviation in bounds; None if the deviation does not change the problem."""
+def distances(problem: Problem, without: Collection[str] = ()) -> Iterator[tuple[str, float | None]]:
+    """The difference of each deviation except `without` in bounds; None if it does not change the problem."""
     profile = Profile.ordinary(problem.dtype)
     right = evaluate(problem, score=profile.score)
     bounds = bound_reply(right, profile)
-    for deviation in candidates(problem):
+    for deviation in (each for each in candidates(problem) if each.key not in without):
         if not _reaches(deviation, problem):
             yield deviation.key, None
             continue

@@ -371,7 +371,8 @@ def test_a_finite_fill_shows_only_where_hidden_values_are_large() -> None:
 
 @cache
 def audited() -> Detectability:
-    return detectability((case_id, materialise(case)) for case_id, case in CASES.items())
+    """One case of each operator is enough for each deviation; `conformance audit` counts all of them."""
+    return detectability(((case_id, materialise(case)) for case_id, case in CASES.items()), enough=1)
 
 
 def test_the_suites_pin_down_every_deviation() -> None:

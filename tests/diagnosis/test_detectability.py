@@ -87,6 +87,14 @@ def test_a_case_in_which_only_the_form_of_the_reply_shows_has_no_power() -> None
     assert "empty" in [sight.case for sight in found.detections["result_dtype=float64"]]
 
 
+def test_a_deviation_that_enough_cases_detect_is_not_tried_on_more() -> None:
+    cases = [("half", problem("float16")), ("one", problem()), ("two", problem()), ("empty", empty())]
+    found = detectability(cases, enough=1)
+    assert [sight.case for sight in found.detections["scale=none"]] == ["half", "one"]
+    assert found.powerless == ("empty",)
+    assert found.unpinned == detectability(cases).unpinned
+
+
 def test_the_simplest_case_is_the_smallest_then_the_first() -> None:
     detections = [Detection("large", "sdpa", "float32", 11.0, 9), Detection("half", "sdpa", "float16", 11.0, 1)]
     detections += [Detection("first", "mha", "float64", 11.0, 4), Detection("second", "sdpa", "float32", 99.0, 4)]
