@@ -260,7 +260,7 @@ def most_informative(cells: Sequence[Evidence]) -> list[Evidence]:
     return [cell for cell in finest if cell in found][:MAX_PAIRS]
 
 
-def _arguments(cell: Evidence) -> object:
+def _arguments(cell: Evidence) -> frozenset[object]:
     """The mask arguments that a call uses, and how; mistakes about different arguments show in different calls."""
     return frozenset((mask.slot, mask.element == "float") for mask in cell.facts.masks)
 
@@ -269,12 +269,19 @@ def pairs(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candid
     """
     Pairs of deviations that explain some of these cells: first with one that was found earlier, else any two.
 
+    Where no pair explains a cell, cells that have the same mask arguments and more are not tried (`shows_with_fewer`).
+    The search ends when a pair explains all cells.
+
     taken: the causes found so far. If there are any, only pairs that cost less than all of these cells are tried.
     """
     known = dict.fromkeys(way for change in taken for way in change)
     limit = UNEXPLAINED * len(cells) if taken else inf
-    simplest = {(_arguments(cell), cell.facts.operator, cell.facts.dtype in HALF): cell for cell in reversed(cells)}
-    for cell in sorted(simplest.values(), key=cells.index)[:MAX_PAIRED_CELLS]:
+    simplest = {_kind(cell): cell for cell in reversed(cells)}
+    fruitless: list[Evidence] = []
+    chosen = sorted(simplest.values(), key=cells.index)[:MAX_PAIRED_CELLS]
+    for cell in sorted(chosen, key=lambda cell: (cell.facts.dtype in HALF, len(_arguments(cell)))):
+        if shows_with_fewer(cell, fruitless):
+            continue
         every = [way for way in ways(cell.problem, cell.declared.dialect) if USUAL_BITS + of_change((way,)) < limit]
         single = [way for way in every if cell.distinguishes((way,), ())]
         with_known = (
@@ -291,6 +298,36 @@ def pairs(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candid
             yield from (Candidate(pair) for pair in likely[:MAX_KEPT_PAIRS])
             if likely:
                 break
+        if not likely:
+            fruitless.append(cell)
+        elif all(each.explained_by(likely[0]) for each in cells):
+            return
+
+
+def _kind(cell: Evidence) -> tuple[frozenset[object], str, bool]:
+    """The mask arguments, the operator, and whether it is in half precision."""
+    return _arguments(cell), cell.facts.operator, cell.facts.dtype in HALF
+
+
+def shows_with_fewer(cell: Evidence, others: Iterable[Evidence]) -> bool:
+    """
+    Whether a mistake that shows in some of the other cells should show in this cell as well.
+
+    A mistake that shows without a mask also shows with one. So the other cell has the same operator, the same mask
+    arguments or fewer, and no coarser dtype. Calls with non-finite inputs or fully masked rows are left out, because
+    they also show how an implementation treats these.
+    """
+    arguments, operator, half = _kind(cell)
+    kinds = ((other, *_kind(other)) for other in others)
+    return any(
+        operator == same and fewer <= arguments and coarse <= half and _is_ordinary(other.problem)
+        for other, fewer, same, coarse in kinds
+    )
+
+
+def _is_ordinary(problem: Problem) -> bool:
+    arrays = (problem.query, problem.key, problem.value)
+    return all(np.isfinite(each).all() for each in arrays) and bool(problem.attended().any(axis=-1).all())
 
 
 def _affordable(one: Way, others: Iterable[Way], limit: float) -> Iterator[Way]:

@@ -8,7 +8,14 @@ from math import inf, prod
 from conformance.deviations.names import KERNEL_BITS
 from conformance.deviations.nonfinite import where_added
 from conformance.deviations.tiles import DECISION, KeyLoop, is_causal_argument, key_loops
-from conformance.diagnosis.candidates import MAX_SEARCHED_CELLS, Candidate, Cause, combined_with, different
+from conformance.diagnosis.candidates import (
+    MAX_SEARCHED_CELLS,
+    Candidate,
+    Cause,
+    combined_with,
+    different,
+    shows_with_fewer,
+)
 from conformance.diagnosis.condition_fit import ConditionFit, Guards
 from conformance.diagnosis.conditions import Condition
 from conformance.diagnosis.evidence import Change, Evidence
@@ -34,11 +41,18 @@ def fitted(cells: Sequence[Evidence], conforming: Sequence[Evidence] = ()) -> It
     """
     The loops over key tiles that explain most of some failing cells.
 
+    Where the failure also shows without a causal mask, no loop is tried.
+
     conforming: of loops with the same effect on the failing calls, those that change the fewest conforming calls come
     first.
     """
+    without = [cell for cell in cells if not _has_causal_argument(cell.problem)]
     causal = [
-        cell for cell in cells if _has_causal_argument(cell.problem) and prod(cell.problem.logits_shape) <= MAX_LOGITS
+        cell
+        for cell in cells
+        if _has_causal_argument(cell.problem)
+        and prod(cell.problem.logits_shape) <= MAX_LOGITS
+        and not shows_with_fewer(cell, without)
     ]
     found = _explained(_tried(causal))
     most = max((count for _, count in found), default=0)
