@@ -173,20 +173,26 @@ IsMeant = Callable[[MaskOperand], bool]
 
 
 def filled_with(
-    amount: Callable[[str], float], *, replaces: bool = False, is_own: IsMeant | None = None, last: bool = True
+    amount: Callable[[str], float],
+    *,
+    replaces: bool = False,
+    is_own: IsMeant | None = None,
+    last: bool = True,
+    for_each: bool = False,
 ) -> StepsMap:
     """
     Add a finite number to masked logits, or replace them by it, and round the logits to the score dtype.
 
     is_own: the operands of the only mask argument that is filled like this, while other boolean masks set their logits
     to -inf; None for all. last: whether it is filled after the others, so that a key that both mask gets the finite
-    number. Additive masks are added before all of them.
+    number. Additive masks are added before all of them. for_each: whether the number is added once for each mask
+    argument that masks the key, so that two finite numbers can be -inf.
     """
 
     def apply(steps: Steps, score: str) -> Steps:
         def mask(state: State) -> State:
             fill = float(round_to(np.asarray(amount(score)), score))
-            masked = fill if replaces else state.logits + fill
+            masked = fill if replaces else state.logits + fill * (_times_masked(state) if for_each else 1.0)
             own, kept = state.allowed, state.logits
             if is_own is not None:
                 own, others = _attended_by(state, is_own), _attended_by(state, lambda each: _is_other(each, is_own))
@@ -197,6 +203,13 @@ def filled_with(
         return replace_step(steps, "mask", mask)
 
     return apply
+
+
+def _times_masked(state: State) -> Array:
+    """Return the number of mask arguments that mask each key of each query, in the shape of the logits."""
+    slots = dict.fromkeys(each.slot for each in state.problem.mask_operands if each.allowed is not None)
+    masked = [~_attended_by(state, lambda each, slot=slot: each.slot == slot) for slot in slots]
+    return np.asarray(np.sum(masked, axis=0, dtype=float)) if masked else np.zeros(state.logits.shape)
 
 
 def _is_other(operand: MaskOperand, is_own: IsMeant) -> bool:
@@ -222,6 +235,11 @@ def masks_beside_others(problem: Problem, is_own: IsMeant) -> bool:
     return not all(owned) and any(
         own and each.allowed is not None for own, each in zip(owned, problem.mask_operands, strict=True)
     )
+
+
+def masks_twice(problem: Problem) -> bool:
+    """Whether two arguments mask keys."""
+    return sum(each.allowed is not None for each in problem.mask_operands) > 1
 
 
 def is_causal_argument(operand: MaskOperand) -> bool:
@@ -317,6 +335,12 @@ ROWS: tuple[Deviation, ...] = (
     *(
         Deviation("mask_fill", name, steps=filled_with(number, replaces=name in REPLACING))
         for name, number in NUMBERS.items()
+    ),
+    Deviation(
+        "mask_fill",
+        "finite_minimum_for_each",
+        steps=filled_with(NUMBERS["finite_minimum"], for_each=True),
+        tells=masks_twice,
     ),
     Deviation("mask_fill", "times_mask", steps=replacing("mask", _times_mask)),
     Deviation("mask_fill", "zero_after_softmax", steps=_zero_after_softmax),

@@ -25,6 +25,7 @@ from conformance.deviations.logits import (
     limited,
     limited_after_bias,
     masks_beside_others,
+    masks_twice,
     scaled_by,
 )
 from conformance.deviations.names import DIGITS, LINES, PLAIN, Words, bits_of, slot_of
@@ -248,6 +249,15 @@ MEASURED: tuple[Measured, ...] = (
         suffix="_but_fully_masked_rows",
     ),
     Measured("mask_fill", "adds_", FILLS, -math.inf, _masked, steps=lambda number: filled_with(_within(number))),
+    Measured(
+        "mask_fill",
+        "adds_",
+        FILLS,
+        -math.inf,
+        masks_twice,
+        steps=lambda number: filled_with(_within(number), for_each=True),
+        suffix="_for_each",
+    ),
     *_argument_fills("causal_fill", is_causal_argument),
     Measured("scale", "times_", FACTORS, 1.0, _always, problem=_scale_times),
     Measured("scale", "is_", SCALES, math.nan, _always, problem=lambda number: scaled_by(lambda _: number)),

@@ -45,6 +45,22 @@ def _fill(number: str) -> dict[str, str]:
     return {"fill": f"logits = np.where(allowed, logits, {number}).astype(query.dtype)"}
 
 
+def _added_by_each(number: str) -> dict[str, str]:
+    """Each mask adds a number to the logits, as layers do that get additive masks from several places."""
+    add = f"    logits = (logits + np.where({{}}, 0, {number})).astype(query.dtype)"
+    window = "    left, right = (length + keys if each is None else each for each in window)"
+    return {
+        "mask": f"if mask is not None:\n{add.format('mask')}",
+        "padding": f"if key_padding_mask is not None:\n{add.format('key_padding_mask[:, None, None, :]')}",
+        "causal": f"if is_causal:\n{add.format('np.arange(keys) <= np.arange(length)[:, None] + shift')}",
+        "window": (
+            f"if window is not None:\n{window}\n    apart = np.arange(keys) - np.arange(length)[:, None]\n"
+            f"{add.format('(apart >= -left) & (apart <= right)')}"
+        ),
+        "fill": "logits = logits.astype(query.dtype)",
+    }
+
+
 def _projected(old: str, new: str) -> dict[str, str]:
     from .writing import SPLIT  # noqa: PLC0415
 
@@ -168,6 +184,18 @@ MISTAKES: tuple[Mistake, ...] = (
         "added -7",
         ("mask_fill=adds_-7",),
         {"fill": "logits = (logits + np.where(allowed, 0.0, -7.0)).astype(query.dtype)"},
+    ),
+    Mistake(
+        "each mask adds -1e4",
+        ("mask_fill=adds_-10000_for_each",),
+        _added_by_each("-1e4"),
+        needs=("key_padding_mask",),
+    ),
+    Mistake(
+        "each mask adds the lowest number",
+        ("mask_fill=finite_minimum_for_each",),
+        _added_by_each("np.finfo(query.dtype).min"),
+        needs=("key_padding_mask",),
     ),
     Mistake(
         "mask filled with -10, the rest with -inf",

@@ -808,6 +808,18 @@ def test_one_argument_alone_fills_with_a_number() -> None:
         assert output(problem, f"argument_fill[padding]={name}") == pytest.approx([expected])
 
 
+def test_each_mask_adds_its_number() -> None:
+    """Keys of weights 1, 3 and 5, with values 4, 8 and 12; both masks hide the last key, one of them the second."""
+    masks = mask([[1, 0, 0]]), mask([[1, 1, 0]], "padding", "key_padding")
+    problem = one_query(np.log([1.0, 3.0, 5.0]), None, *masks)
+    assert output(problem, f"mask_fill=adds_{text(LOG2)}") == pytest.approx([(4 + 6 * 8 + 10 * 12) / 17])
+    assert output(problem, f"mask_fill=adds_{text(LOG2)}_for_each") == pytest.approx([(4 + 6 * 8 + 20 * 12) / 27])
+    # Twice the most negative number is -inf, so only the keys that one mask hides are left in a fully masked row.
+    hidden = one_query(np.log([1.0, 3.0, 5.0]), None, mask([[0, 0, 0]]), masks[1])
+    assert output(hidden, "mask_fill=finite_minimum") == pytest.approx([8.0])
+    assert output(hidden, "mask_fill=finite_minimum_for_each") == pytest.approx([6.0])
+
+
 def test_the_causal_mask_alone_fills_with_a_number() -> None:
     """The first query sees its first key by the causal mask, and the mask hides it: only the fill is left."""
     problem = two_keys(mask([[0, 1], [1, 1]]), flag(2, 2))
