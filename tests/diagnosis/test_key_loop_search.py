@@ -7,7 +7,7 @@ from conformance.diagnosis.conditions import Condition
 from conformance.diagnosis.diagnosis import diagnose
 from conformance.diagnosis.search import fitted
 
-from .judged_cells import cell, flagged, plain
+from .judged_cells import bent, cell, flagged, plain
 
 SIZES = ((2, 5, 7), (2, 7, 5), (1, 23, 29), (1, 67, 131))
 
@@ -56,3 +56,9 @@ def test_what_it_shows_is_another_answer() -> None:
     judged = cell(flagged(2, 5, 7), {"causal_loop": "4x4_own_up_masked"})
     assert judged.actual is not None
     assert np.all(judged.actual["output"].float64()[:, :, :4] == 0.0)
+
+
+@pytest.mark.parametrize(("dtype", "tried"), [("float32", False), ("float16", True)])
+def test_no_loop_is_tried_where_plain_calls_in_this_dtype_fail_too(dtype: str, tried: bool) -> None:
+    loops = cell(flagged(2, 5, 7), {"causal_loop": "4x8_last_down_masked"})
+    assert bool(list(fitted([loops, bent(plain(2, 5, 7, dtype), 0.1)]))) == tried
