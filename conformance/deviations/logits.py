@@ -208,8 +208,13 @@ def filled_with(
 def _times_masked(state: State) -> Array:
     """Return the number of mask arguments that mask each key of each query, in the shape of the logits."""
     slots = dict.fromkeys(each.slot for each in state.problem.mask_operands if each.allowed is not None)
-    masked = [~_attended_by(state, lambda each, slot=slot: each.slot == slot) for slot in slots]
+    masked = [~_attended_by(state, partial(_is_of, slot)) for slot in slots]
     return np.asarray(np.sum(masked, axis=0, dtype=float)) if masked else np.zeros(state.logits.shape)
+
+
+def _is_of(slot: str, operand: MaskOperand) -> bool:
+    """Whether an operand belongs to a mask argument."""
+    return operand.slot == slot
 
 
 def _is_other(operand: MaskOperand, is_own: IsMeant) -> bool:

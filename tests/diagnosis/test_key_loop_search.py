@@ -59,6 +59,6 @@ def test_what_it_shows_is_another_answer() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "tried"), [("float32", False), ("float16", True)])
-def test_no_loop_is_tried_where_plain_calls_in_this_dtype_fail_too(dtype: str, tried: bool) -> None:
+def test_no_loop_is_tried_where_plain_calls_in_this_dtype_fail_too(dtype: str, *, tried: bool) -> None:
     loops = cell(flagged(2, 5, 7), {"causal_loop": "4x8_last_down_masked"})
     assert bool(list(fitted([loops, bent(plain(2, 5, 7, dtype), 0.1)]))) == tried

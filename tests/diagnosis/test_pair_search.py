@@ -47,7 +47,7 @@ HALF = bent(plain(2, 5, 7, "float16"), BY)
     ],
     ids=["more masks", "the same", "coarser", "fewer masks", "another mask", "finer", "NaN", "fully masked row"],
 )
-def test_a_mistake_that_shows_without_a_mask_shows_with_one(one: Evidence, other: Evidence, expected: bool) -> None:
+def test_a_mistake_that_shows_without_a_mask_shows_with_one(one: Evidence, other: Evidence, *, expected: bool) -> None:
     assert shows_with_fewer(one, [other]) == expected
 
 
