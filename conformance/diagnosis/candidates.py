@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import combinations, islice
 from math import inf
 
@@ -16,7 +17,7 @@ from conformance.deviations.names import DIGITS, USUAL_BITS
 from conformance.diagnosis.coarser_arithmetic import CoarserArithmetic, tightest
 from conformance.diagnosis.conditions import Condition
 from conformance.diagnosis.evidence import Change, Evidence
-from conformance.diagnosis.explanation import CANONICAL, UNEXPLAINED, Way, of_change, ways
+from conformance.diagnosis.explanation import CANONICAL, UNEXPLAINED, Way, of_change, taking, ways
 from conformance.diagnosis.suspect import Suspect
 from conformance.spec.materialise import HALF
 from conformance.spec.problem import Array, Problem
@@ -35,24 +36,25 @@ CLOSE = 1e-10
 FAR = 1e100
 
 
-def solved(suspect: Suspect, limit: float = inf) -> Iterator[Way]:
+def solved(suspect: Suspect, limit: float = inf, beside: Change = ()) -> Iterator[Way]:
     """
     The deviations with a fitted number that explain a failing reply.
 
-    limit: in bits; kinds of numbers that cost as much or more are not fitted.
+    limit: in bits; kinds of numbers that cost as much or more are not fitted. beside: deviations that are assumed.
     """
+    assumed = {decision for decision, _ in beside}
     for kind in kinds_for(suspect.problem):
-        if kind.least_bits < limit:
-            yield from ((kind.decision, kind.name(number)) for number in solve(kind, suspect))
+        if kind.least_bits < limit and kind.decision not in assumed:
+            yield from ((kind.decision, kind.name(number)) for number in solve(kind, suspect, beside))
 
 
-def solve(kind: Measured, suspect: Suspect) -> list[float]:
+def solve(kind: Measured, suspect: Suspect, beside: Change = ()) -> list[float]:
     """
     The numbers under which the reply is within its bound: guesses, or else the simplest other number.
 
-    These are all guesses if `kind.every`, else the nearest.
+    These are all guesses if `kind.every`, else the nearest. beside: deviations that are assumed.
     """
-    fit = _Fit(kind, suspect)
+    fit = _Fit(kind, suspect, beside)
     if not fit.matters():
         return []
     ranked = sorted((fit.error(guess), index, guess) for index, guess in enumerate(kind.guesses))
@@ -75,11 +77,12 @@ def solve(kind: Measured, suspect: Suspect) -> list[float]:
 
 
 class _Fit:
-    """One kind of number, fitted to one reply. unchanged: the error without the deviation."""
+    """One kind of number, fitted to one reply, beside assumed deviations. unchanged: the error without the number."""
 
-    def __init__(self, kind: Measured, suspect: Suspect) -> None:
+    def __init__(self, kind: Measured, suspect: Suspect, beside: Change) -> None:
         self._kind, self._suspect = kind, suspect
-        self._rest = {name: way for name, way in suspect.declared.dialect.items() if name != kind.decision}
+        assumed = reduce(taking, beside, suspect.declared.dialect)
+        self._rest = {name: way for name, way in assumed.items() if name != kind.decision}
         self._others = compose(self._rest)
         self._actual = {name: each.float64() for name, each in suspect.actual.items()}
         floor = {name: np.max(each.tolerance, initial=0.0) or 1.0 for name, each in suspect.declared.bounds.items()}
@@ -267,7 +270,9 @@ def _arguments(cell: Evidence) -> frozenset[object]:
 
 def pairs(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candidate]:
     """
-    Pairs of deviations that explain some of these cells: first with one that was found earlier, else any two.
+    Pairs of deviations that explain some of these cells.
+
+    First with one that was found earlier, then such a one and a fitted number, else any two that are in the table.
 
     Where no pair explains a cell, cells that have the same mask arguments and more are not tried (`shows_with_fewer`).
     The search ends when a pair explains all cells.
@@ -289,8 +294,9 @@ def pairs(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candid
             for one in known
             for pair in combined_with(cell, one, [*dict.fromkeys((one, *_affordable(one, every, limit)))])
         )
+        with_number = ((one, way) for one in known for way in solved(cell.suspect(), limit, (one,)))
         new = (pair for pair in combinations(single, 2) if of_change(pair) < limit)
-        for among in (with_known, new):
+        for among in (with_known, with_number, new):
             found = (pair for pair in among if pair[0][0] != pair[1][0] and cell.explained_by(pair))
             likely = sorted(
                 found, key=lambda pair: -sum(each.explained_by(pair) for each in cells[:MAX_SEARCHED_CELLS])

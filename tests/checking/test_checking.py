@@ -193,6 +193,30 @@ def test_a_zero_logit_that_is_taken_for_a_masked_one_is_found(checked: Check, tm
     assert [sentence.startswith("no cause found (") for sentence in sentences(done)] == [True]
 
 
+TWO_NUMBERS = """
+import numpy as np
+
+def attention(query, key, value, mask=None, bias=None):
+    logits = query @ key.swapaxes(-1, -2) * np.asarray(1.3 * query.shape[-1] ** -0.5, query.dtype)
+    if bias is not None:
+        logits = logits + np.asarray(0.7, query.dtype) * bias
+    if mask is not None:
+        logits = np.where(mask, logits, np.asarray(-10, query.dtype))
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ value
+"""
+
+
+def test_a_number_is_measured_beside_a_mistake_that_every_call_shows(checked: Check, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(TWO_NUMBERS, encoding="utf-8")
+    done = checked(f"{tmp_path / 'mine.py'}:attention", "shapes/lengths/*", "masks/*")
+    assert sentences(done) == [
+        "it scales the logits by 1.3 times the requested scale",
+        "it fills masked logits with -10, not with -inf",
+        "it multiplies an additive mask by 0.7 before it adds the mask",
+    ]
+
+
 LATE_KEYS = """
 import numpy as np
 
