@@ -78,6 +78,26 @@ def test_what_one_of_two_masks_fills_with(number: float) -> None:
         assert near(found[f"{decision} puts_"], "puts_", number)
 
 
+@given(st.floats(-12.0, -0.5).map(lambda number: round(number, 3)))
+@EVERY
+def test_what_each_mask_adds(number: float) -> None:
+    both = told("mask_fill", f"adds_{text(number)}_for_each", fully_masked(), padding())
+    (name,) = (way for way in both.values() if way.startswith("adds_") and way.endswith("_for_each"))
+    assert float(name.removeprefix("adds_").removesuffix("_for_each")) == pytest.approx(number, rel=1e-5)
+
+
+@given(st.floats(0.2, 3.0).map(lambda number: round(number, 3)), st.floats(-12.0, 9.0).map(lambda x: round(x, 3)))
+@EVERY
+def test_a_number_is_read_beside_another_mistake(factor: float, fill: float) -> None:
+    mistakes = {"scale": f"times_{text(factor)}", "mask_fill": f"puts_{text(fill)}"}
+    asked_of, profile = random_sdpa(13, padding(), dtype="float64"), Profile.ordinary("float64")
+    actual = reply_under(mistakes, asked_of, profile)
+    suspect = Suspect(asked_of, expect(asked_of, {}, profile), profile, actual)
+    found = solved(suspect, beside=(("scale", mistakes["scale"]),))
+    names = [name for _, name in found if name.startswith("puts_")]
+    assert any(near(name, "puts_", fill) for name in names)
+
+
 def test_one_mask_alone_says_nothing_of_the_others() -> None:
     assert not [decision for decision in told("mask_fill", "puts_-3", padding()) if "argument" in decision]
 
