@@ -270,40 +270,73 @@ def _arguments(cell: Evidence) -> frozenset[object]:
 
 def pairs(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candidate]:
     """
-    Pairs of deviations that explain some of these cells.
-
-    First with one that was found earlier, then such a one and a fitted number, else any two that are in the table.
-
-    Where no pair explains a cell, cells that have the same mask arguments and more are not tried (`shows_with_fewer`).
-    The search ends when a pair explains all cells.
+    Pairs of deviations that explain some of these cells: first with one that was found earlier, else any two.
 
     taken: the causes found so far. If there are any, only pairs that cost less than all of these cells are tried.
     """
     known = dict.fromkeys(way for change in taken for way in change)
     limit = UNEXPLAINED * len(cells) if taken else inf
+
+    def changes(cell: Evidence) -> Iterator[Iterator[Change]]:
+        every = _ways_below(cell, limit)
+        single = [way for way in every if cell.distinguishes((way,), ())]
+        yield (
+            pair
+            for one in known
+            for pair in combined_with(cell, one, [*dict.fromkeys((one, *_affordable((one,), every, limit)))])
+        )
+        yield (pair for pair in combinations(single, 2) if of_change(pair) < limit)
+
+    return _explaining(cells, changes)
+
+
+def further(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candidate]:
+    """
+    Deviations beside one or two that were found earlier, which together explain some of these cells.
+
+    Beside one, it is a fitted number (`pairs` has the others); beside two that were found together, any.
+    """
+    known = dict.fromkeys(way for change in taken for way in change)
+    twos = [change for change in taken if len(change) > 1]
+    limit = UNEXPLAINED * len(cells)
+
+    def changes(cell: Evidence) -> Iterator[Iterator[Change]]:
+        some = [*((way,) for way in known), *twos]
+        yield ((*two, other) for two in twos for other in _affordable(two, _ways_below(cell, limit), limit))
+        yield ((*each, way) for each in some for way in solved(cell.suspect(), limit, each))
+
+    return _explaining(cells, changes)
+
+
+def _ways_below(cell: Evidence, limit: float) -> list[Way]:
+    """The ways that cost less than `limit` as a second deviation."""
+    return [way for way in ways(cell.problem, cell.declared.dialect) if USUAL_BITS + of_change((way,)) < limit]
+
+
+def _explaining(
+    cells: Sequence[Evidence], changes: Callable[[Evidence], Iterator[Iterator[Change]]]
+) -> Iterator[Candidate]:
+    """
+    Candidates from the first group of changes that explains one of a few different cells.
+
+    Cells with the fewest masks come first. Where no change explains a cell, cells that have the same mask arguments and
+    more are not tried (`shows_with_fewer`). The search ends when a change explains all cells.
+    """
     simplest = {_kind(cell): cell for cell in reversed(cells)}
-    fruitless: list[Evidence] = []
     chosen = sorted(simplest.values(), key=cells.index)[:MAX_PAIRED_CELLS]
+    fruitless: list[Evidence] = []
     for cell in sorted(chosen, key=lambda cell: (cell.facts.dtype in HALF, len(_arguments(cell)))):
         if shows_with_fewer(cell, fruitless):
             continue
-        every = [way for way in ways(cell.problem, cell.declared.dialect) if USUAL_BITS + of_change((way,)) < limit]
-        single = [way for way in every if cell.distinguishes((way,), ())]
-        with_known = (
-            pair
-            for one in known
-            for pair in combined_with(cell, one, [*dict.fromkeys((one, *_affordable(one, every, limit)))])
-        )
-        with_number = ((one, way) for one in known for way in solved(cell.suspect(), limit, (one,)))
-        new = (pair for pair in combinations(single, 2) if of_change(pair) < limit)
-        for among in (with_known, with_number, new):
-            found = (pair for pair in among if pair[0][0] != pair[1][0] and cell.explained_by(pair))
+        likely: list[Change] = []
+        for group in changes(cell):
+            found = (change for change in group if len(dict(change)) == len(change) and cell.explained_by(change))
             likely = sorted(
-                found, key=lambda pair: -sum(each.explained_by(pair) for each in cells[:MAX_SEARCHED_CELLS])
+                found, key=lambda change: -sum(each.explained_by(change) for each in cells[:MAX_SEARCHED_CELLS])
             )
-            yield from (Candidate(pair) for pair in likely[:MAX_KEPT_PAIRS])
             if likely:
                 break
+        yield from (Candidate(change) for change in likely[:MAX_KEPT_PAIRS])
         if not likely:
             fruitless.append(cell)
         elif all(each.explained_by(likely[0]) for each in cells):
@@ -336,9 +369,9 @@ def _is_ordinary(problem: Problem) -> bool:
     return all(np.isfinite(each).all() for each in arrays) and bool(problem.attended().any(axis=-1).all())
 
 
-def _affordable(one: Way, others: Iterable[Way], limit: float) -> Iterator[Way]:
-    """The ways that cost less than `limit` when they are combined with `one`, which is paid."""
-    return (way for way in others if of_change((one, way)) - of_change((one,)) < limit)
+def _affordable(some: Change, others: Iterable[Way], limit: float) -> Iterator[Way]:
+    """The ways that cost less than `limit` when they are combined with `some`, which are paid."""
+    return (way for way in others if of_change((*some, way)) - of_change(some) < limit)
 
 
 def combined_with(cell: Evidence, one: Way, every: Sequence[Way]) -> Iterator[Change]:

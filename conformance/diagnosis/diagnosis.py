@@ -12,6 +12,7 @@ from conformance.diagnosis.candidates import (
     Candidate,
     Cause,
     arithmetic,
+    further,
     most_informative,
     numbers,
     pairs,
@@ -31,6 +32,9 @@ MIN_SHARE_ANYWHERE = 0.05
 
 # MIN_SHARE for a cause with a vague condition; some vague condition fits any few calls.
 MIN_SHARE_VAGUE = 0.5
+
+# Maximum number of searches for one more deviation beside those that were found: first for a second, then for a third.
+MAX_FURTHER = 2
 
 # Maximum number of equivalent conditions; if more fit, the condition is vague.
 MAX_CONDITIONS = 3
@@ -121,7 +125,11 @@ def diagnose(
     if search.can_pay(KERNEL_BITS):
         search.take(fitted(search.open_cells(), search.conforming_cells()))
     if search.can_pay(USUAL_BITS):
-        search.take(pairs(search.open_cells(), [cause.candidate.change for cause in search.causes]))
+        search.take(pairs(search.open_cells(), search.changes()))
+    for _ in range(MAX_FURTHER):
+        search.combine_open()
+        if search.causes and search.can_pay(USUAL_BITS):
+            search.take(further(search.open_cells(), search.changes()))
     search.take(seen)
     search.take(arithmetic(search.open_cells(), search.conforming_cells()))
     search.merge()

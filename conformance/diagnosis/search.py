@@ -174,6 +174,10 @@ class Search:
         """Failing cells without a cause, the simplest first."""
         return [self.cells[n] for n in self._open]
 
+    def changes(self) -> list[Change]:
+        """The deviations of each cause."""
+        return [cause.candidate.change for cause in self.causes]
+
     def conforming_cells(self) -> list[Evidence]:
         """Conforming cells, the simplest first."""
         return [self.cells[n] for n in self._conforming]
@@ -268,6 +272,10 @@ class Search:
             if all(combined.values()):
                 self.causes.remove(cause)
                 self._add(combined)
+        self.combine_open()
+
+    def combine_open(self) -> None:
+        """Explain open cells by the deviations of several causes at once."""
         self._add({n: change for n in self._open if (change := self._combined(n, self.causes))})
 
     def _combined(self, number: int, causes: Iterable[Cause]) -> Change:
