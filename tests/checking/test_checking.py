@@ -217,6 +217,31 @@ def test_a_number_is_measured_beside_a_mistake_that_every_call_shows(checked: Ch
     ]
 
 
+THREE_MISTAKES = """
+import numpy as np
+
+def attention(query, key, value, mask=None, is_causal=False):
+    logits = query @ key.swapaxes(-1, -2) / np.asarray(query.shape[-1] ** 0.5, query.dtype)
+    if mask is not None:
+        logits = np.where(mask, logits, np.asarray(-7, query.dtype))
+    if is_causal:
+        attended = np.tri(*logits.shape[-2:], 2, dtype=bool)
+        logits = np.where(attended, logits, np.asarray(-7, query.dtype))
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return weights / (weights.sum(axis=-1, keepdims=True) + np.asarray(1e-2, query.dtype)) @ value
+"""
+
+
+def test_three_mistakes_that_every_causal_call_shows_are_three_causes(checked: Check, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(THREE_MISTAKES, encoding="utf-8")
+    done = checked(f"{tmp_path / 'mine.py'}:attention", "shapes/lengths/*", "masks/key_padding/*", "causal/*")
+    assert sentences(done) == [
+        "it adds 0.01 to the sum of exponentials, after subtracting the row maximum",
+        "it fills masked logits with -7, not with -inf",
+        "it lets each query attend to 2 more keys than the causal mask allows",
+    ]
+
+
 LATE_KEYS = """
 import numpy as np
 
