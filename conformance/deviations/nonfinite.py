@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from conformance.deviations.deviation import Deviation, HeadsMap, ProblemMap
-from conformance.reference.pipeline import Steps, StepsMap, following, replacing, wrapping
+from conformance.reference.pipeline import Steps, StepsMap, following, wrapping
 from conformance.reference.steps import State
 from conformance.spec.problem import Array, Problem
 from conformance.spec.rounding import largest
@@ -85,8 +85,10 @@ def _nan_weights_zeroed(state: State) -> State:
     return state.but(probs=np.where(np.isnan(state.probs), 0.0, state.probs))
 
 
-def _values_leak(state: State) -> State:
-    return state.but(context=state.probs @ state.value)
+def _values_leak(state: State, weigh: HeadsMap) -> State:
+    """Multiply all values by their weights: 0 * NaN is NaN."""
+    weighed, leaking = weigh(state), state.probs @ state.value
+    return weighed.but(context=np.where(np.isfinite(leaking), weighed.context, leaking))
 
 
 def _values_leak_where_added(state: State, weigh: HeadsMap) -> State:
@@ -128,7 +130,7 @@ def _cleaned(name: str, problem: ProblemMap) -> Deviation:
 
 
 ROWS: tuple[Deviation, ...] = (
-    _leaking("nonfinite_value", "leaks", replacing("weigh", _values_leak)),
+    _leaking("nonfinite_value", "leaks", wrapping("weigh", _values_leak)),
     _leaking("nonfinite_value", "leaks_where_added", wrapping("weigh", _values_leak_where_added)),
     _leaking("nonfinite_key", "leaks", wrapping("mask", _keys_leak)),
     _leaking("nonfinite_key", "zeroes", _keys_leak_as(lambda _: 0.0)),

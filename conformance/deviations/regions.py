@@ -113,8 +113,14 @@ def _whole_dropped(block: int) -> ProblemMap:
 
 def padded(problem: Problem) -> Array | None:
     """Return True where a key is padded, (batch or 1, 1, 1, seq_len_k); None if no mask is pure key padding."""
-    attended = [operand.values != 0 for operand in problem.mask_operands if _is_padding(operand)]
+    attended = [operand.values != 0 for operand in _paddings(problem)]
     return np.asarray(~reduce(np.logical_and, attended)) if attended else None
+
+
+def _paddings(problem: Problem) -> list[MaskOperand]:
+    """Return the key padding of one argument: a second padding is passed as an ordinary mask, and is used like one."""
+    found = [operand for operand in problem.mask_operands if _is_padding(operand)]
+    return [operand for operand in found if operand.slot == found[0].slot]
 
 
 def _is_padding(operand: MaskOperand) -> bool:
@@ -130,7 +136,8 @@ def _zeroed(*names: str) -> ProblemMap:
         if hidden is None:
             return problem
         kept = ~hidden.swapaxes(-1, -2)
-        mask_operands = tuple(operand for operand in problem.mask_operands if not _is_padding(operand))
+        paddings = _paddings(problem)
+        mask_operands = tuple(operand for operand in problem.mask_operands if operand not in paddings)
         return problem.but(
             mask_operands=mask_operands, **{name: _times(getattr(problem, name), kept) for name in names}
         )

@@ -716,6 +716,7 @@ def test_a_risen_maximum_leaves_the_sum_too_large() -> None:
     problem = sdpa([[[[1.0]]]], [[[[0.0]] * 16 + [[np.log(16.0)]]]], [[[[1.0]] * 16 + [[0.0]]]])
     assert output(problem) == pytest.approx([0.5])
     assert output(problem, "online_softmax=not_rescaled_16") == pytest.approx([8.0])
+    assert output(problem, "online_softmax=not_rescaled_16", "nonfinite_value=leaks") == pytest.approx([8.0])
     assert output(problem, "online_softmax=not_rescaled_32") == pytest.approx([0.5])
     assert output(problem, "online_softmax=total_not_rescaled_16") == pytest.approx([1 / 17])
     assert output(problem, "online_softmax=nothing_rescaled_16") == pytest.approx([16 / 17])
