@@ -356,14 +356,15 @@ def test_a_fully_masked_row_is_the_mean_of_the_values_that_are_not_padded() -> N
     assert output(nothing, "fully_masked_row=uniform_unpadded") == pytest.approx([7.0])
 
 
-def test_a_padded_key_is_zeroed_that_either_of_two_masks_hides() -> None:
-    # logits 2 of every key; a zeroed key has the logit 0. Key 2 is hidden for both, key 1 for the second element only.
+def test_the_padded_keys_of_one_argument_are_zeroed() -> None:
+    # Logits of 2 for every key; a zeroed key has the logit 0. Key 2 is padded in both, key 1 in the second element only.
     both, each = [[[[1, 1, 0]]]], [[[[1, 1, 1]]], [[[1, 0, 1]]]]
     operands = (mask(both, "padding", "key_padding"), mask(each, "lengths", "key_padding"))
     arrays = ([[[[2.0]]]] * 2, [[[[1.0]] * 3]] * 2, [[[[3.0], [5.0], [9.0]]]] * 2)
     found = output(sdpa(*arrays, mask_operands=operands), "padded_keys=zeroed")
     e = np.exp(2.0)
-    assert found == pytest.approx([(3 * e + 5 * e + 9) / (2 * e + 1), (3 * e + 5 + 9) / (e + 2)])
+    # The padding of the first argument is zeroed; that of another argument is used as a mask.
+    assert found == pytest.approx([(3 * e + 5 * e + 9) / (2 * e + 1), (3 * e + 9) / (e + 1)])
 
 
 @pytest.mark.parametrize(("name", "weights"), [("zeroed", [0.5, 0.5]), ("zeroed_with_weights", [0.0, 0.0])])
