@@ -357,7 +357,7 @@ def test_a_fully_masked_row_is_the_mean_of_the_values_that_are_not_padded() -> N
 
 
 def test_the_padded_keys_of_one_argument_are_zeroed() -> None:
-    # Logits of 2 for every key; a zeroed key has the logit 0. Key 2 is padded in both, key 1 in the second element only.
+    # Logits of 2; a zeroed key has the logit 0. Key 2 is padded in both elements, key 1 in the second only.
     both, each = [[[[1, 1, 0]]]], [[[[1, 1, 1]]], [[[1, 0, 1]]]]
     operands = (mask(both, "padding", "key_padding"), mask(each, "lengths", "key_padding"))
     arrays = ([[[[2.0]]]] * 2, [[[[1.0]] * 3]] * 2, [[[[3.0], [5.0], [9.0]]]] * 2)
