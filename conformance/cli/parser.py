@@ -279,7 +279,7 @@ def add_validate(commands: Commands) -> None:
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="also refuse duplicates, cases that detect nothing, and invalid calls without a valid counterpart",
+        help="also refuse duplicate cases, cases that detect nothing, and invalid calls without a valid counterpart",
     )
     parser.set_defaults(command="read_only_commands:validate")
 

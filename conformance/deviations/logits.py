@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from operator import is_
 
 import numpy as np
 
@@ -207,14 +208,8 @@ def filled_with(
 
 def _times_masked(state: State) -> Array:
     """Return the number of mask arguments that mask each key of each query, in the shape of the logits."""
-    slots = dict.fromkeys(each.slot for each in state.problem.mask_operands if each.allowed is not None)
-    masked = [~_attended_by(state, partial(_is_of, slot)) for slot in slots]
-    return np.asarray(np.sum(masked, axis=0, dtype=float)) if masked else np.zeros(state.logits.shape)
-
-
-def _is_of(slot: str, operand: MaskOperand) -> bool:
-    """Whether an operand belongs to a mask argument."""
-    return operand.slot == slot
+    masks = (each for each in state.problem.mask_operands if each.allowed is not None)
+    return np.asarray(sum(~_attended_by(state, partial(is_, each)) for each in masks))
 
 
 def _is_other(operand: MaskOperand, is_own: IsMeant) -> bool:

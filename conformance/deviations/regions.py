@@ -132,11 +132,10 @@ def _zeroed(*names: str) -> ProblemMap:
     """Multiply inputs (batch, ..., seq_len_k, width) by the key padding instead of masking with it."""
 
     def apply(problem: Problem) -> Problem:
-        hidden = padded(problem)
+        hidden, paddings = padded(problem), _paddings(problem)
         if hidden is None:
             return problem
         kept = ~hidden.swapaxes(-1, -2)
-        paddings = _paddings(problem)
         mask_operands = tuple(operand for operand in problem.mask_operands if operand not in paddings)
         return problem.but(
             mask_operands=mask_operands, **{name: _times(getattr(problem, name), kept) for name in names}

@@ -296,14 +296,14 @@ def further(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Cand
 
     Beside one, it is a fitted number (`pairs` has the others); beside two that were found together, any.
     """
-    known = dict.fromkeys(way for change in taken for way in change)
+    ones = dict.fromkeys((way,) for change in taken for way in change)
     twos = [change for change in taken if len(change) > 1]
     limit = UNEXPLAINED * len(cells)
 
     def changes(cell: Evidence) -> Iterator[Iterator[Change]]:
-        some = [*((way,) for way in known), *twos]
-        yield ((*two, other) for two in twos for other in _affordable(two, _ways_below(cell, limit), limit))
-        yield ((*each, way) for each in some for way in solved(cell.suspect(), limit, each))
+        every = _ways_below(cell, limit) if twos else []
+        yield ((*two, other) for two in twos for other in _affordable(two, every, limit))
+        yield ((*each, way) for each in (*ones, *twos) for way in solved(cell.suspect(), limit, each))
 
     return _explaining(cells, changes)
 
@@ -365,6 +365,7 @@ def shows_with_fewer(cell: Evidence, others: Iterable[Evidence]) -> bool:
 
 
 def _is_ordinary(problem: Problem) -> bool:
+    """Whether all inputs are finite, and every query may attend to some key."""
     arrays = (problem.query, problem.key, problem.value)
     return all(np.isfinite(each).all() for each in arrays) and bool(problem.attended().any(axis=-1).all())
 
