@@ -18,15 +18,7 @@ RECOMPUTED = "recomputed_weights"
 
 def _over(*axes: int) -> StepsMap:
     """Make a step map that normalises over other axes."""
-
-    def normalise(state: State) -> State:
-        fully_masked = np.all(state.logits == -np.inf, axis=-1)
-        top = state.logits.max(axis=axes, keepdims=True)
-        exponentials = np.exp(state.logits - np.where(np.isfinite(top), top, 0.0))
-        total = exponentials.sum(axis=axes, keepdims=True)
-        return state.but(probs=np.where(total == 0.0, 0.0, exponentials / total), fully_masked=fully_masked)
-
-    return replacing("softmax", normalise)
+    return _composed_softmax(lambda state: state.but(softmax_axes=axes))
 
 
 def denominator_plus(more: Callable[[Array], Array]) -> StepsMap:
@@ -35,7 +27,7 @@ def denominator_plus(more: Callable[[Array], Array]) -> StepsMap:
 
 
 def _composed_softmax(change: HeadsMap) -> StepsMap:
-    """Set `subtracted` or `added` of the state for a softmax that uses both, so that such deviations combine."""
+    """Set an operand of the softmax in the state; the softmax uses all of them, so that such deviations combine."""
 
     def apply(steps: Steps, score: str) -> Steps:
         ordinary = next(step.apply for step in steps if step.name == "softmax")
@@ -46,19 +38,21 @@ def _composed_softmax(change: HeadsMap) -> StepsMap:
 
 
 def _softmax_of_operands(score: str) -> HeadsMap:
-    """Return the softmax with the operands `subtracted` and `added` of the state; a row without exponentials is 0."""
+    """Return the softmax with its operands in the state; where all exponentials of a sum are 0, the weights are 0."""
 
     def normalise(state: State) -> State:
-        if state.subtracted is None and state.added is None:
+        axes = state.softmax_axes
+        if state.subtracted is None and state.added is None and axes == (-1,):
             return softmax(state)
-        fully_masked = np.all(state.logits == -np.inf, axis=-1)
         if state.subtracted is None:
-            top = np.where(fully_masked[..., None], 0.0, state.logits.max(axis=-1, keepdims=True))
+            top = state.logits.max(axis=axes, keepdims=True)
+            top = np.where(top == -np.inf, 0.0, top)
             exponentials = np.exp(state.logits - top)
         else:
             top = state.subtracted
             exponentials = round_to(np.exp(state.logits - top), score)
-        total = exponentials.sum(axis=-1, keepdims=True) + (0.0 if state.added is None else state.added(top))
+        total = exponentials.sum(axis=axes, keepdims=True) + (0.0 if state.added is None else state.added(top))
+        fully_masked = np.all(state.logits == -np.inf, axis=-1)
         return state.but(probs=exponentials / np.where(total == 0.0, 1.0, total), fully_masked=fully_masked)
 
     return normalise

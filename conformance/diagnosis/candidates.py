@@ -12,8 +12,8 @@ import numpy as np
 from conformance.bridge.profile import UNIT
 from conformance.deviations.catalogue import compose, evaluate_deviations, has_row, in_order
 from conformance.deviations.deviation import Deviation, Dialect
-from conformance.deviations.measured import EXACT, Measured, kinds_for
-from conformance.deviations.names import DIGITS, USUAL_BITS
+from conformance.deviations.measured import EXACT, Measured, kinds_for, kinds_of
+from conformance.deviations.names import DIGITS, USUAL_BITS, line_of
 from conformance.diagnosis.coarser_arithmetic import CoarserArithmetic, tightest
 from conformance.diagnosis.conditions import Condition
 from conformance.diagnosis.evidence import Change, Evidence
@@ -32,6 +32,10 @@ HALVINGS = 6
 STEP = 1e-6
 # Relative step size below which the search stops.
 CLOSE = 1e-10
+# Number of significant digits that a fit determines in float64, where few digits do not explain the reply.
+FITTED_DIGITS = 12
+# Maximum relative difference of two numbers that are the same one, measured more precisely.
+SAME = 1e-4
 # Maximum error, in tolerances; larger ones are clipped so that their squares stay finite.
 FAR = 1e100
 
@@ -63,16 +67,15 @@ def solve(kind: Measured, suspect: Suspect, beside: Change = ()) -> list[float]:
         return found
     if kind.whole:
         return []
-    nearer = [guess for error, _, guess in ranked if error < fit.unchanged][:BEST]
-    for guess in [*nearer, *([kind.neutral] if math.isfinite(kind.neutral) else [])]:
+    # Guesses with the same error have the same effect: -100 and -1000 both remove a masked key.
+    nearer = {error: guess for error, _, guess in reversed(ranked) if error < fit.unchanged}
+    nearest = sorted(nearer)[:BEST]
+    for guess in [*(nearer[error] for error in nearest), *([kind.neutral] if math.isfinite(kind.neutral) else [])]:
         number = fit.refined(guess)
-        most = EXACT if suspect.problem.dtype == "float64" else DIGITS
-        rounded = [float(f"{number:.{digits}g}") for digits in range(1, most + 1)]
-        plain = next((each for each in rounded[:DIGITS] if fit.explains(each)), None)
-        if plain is not None:
-            return [plain]
-        if most > DIGITS and fit.explains(number):
-            return [next(each for each in rounded[DIGITS:] if fit.explains(each))]
+        digits = (*range(1, DIGITS + 1), *((FITTED_DIGITS, EXACT) if suspect.problem.dtype == "float64" else ()))
+        rounded = (float(f"{number:.{count}g}") for count in digits)
+        if (simplest := next((each for each in rounded if fit.explains(each)), None)) is not None:
+            return [simplest]
     return []
 
 
@@ -103,7 +106,9 @@ class _Fit:
         )
 
     def explains(self, number: float) -> bool:
-        """Whether the reply is within its bound under this number, as rounded in its name."""
+        """Whether the number changes something, and the reply is within its bound under it, as rounded in its name."""
+        if number == self._kind.neutral:
+            return False
         return self._suspect.explained_by({**self._rest, self._kind.decision: self._kind.name(number)})
 
     def error(self, number: float) -> float:
@@ -231,9 +236,11 @@ def different(candidates: Iterable[Candidate]) -> list[Candidate]:
     return list(found.values())
 
 
-def singles(
-    cells: Iterable[Evidence], ways_of: Callable[[Problem, Dialect], Iterable[Way]] = ways
-) -> Iterator[Candidate]:
+# The ways that are tried for a call, given its declared dialect.
+WaysOf = Callable[[Problem, Dialect], Iterable[Way]]
+
+
+def singles(cells: Iterable[Evidence], ways_of: WaysOf = ways) -> Iterator[Candidate]:
     """The single deviations that explain some of these cells. ways_of: the ways that are tried for a call."""
     for cell in cells:
         for way in ways_of(cell.problem, cell.declared.dialect):
@@ -242,11 +249,49 @@ def singles(
 
 
 def numbers(cells: Sequence[Evidence], limit: float = inf) -> Iterator[Candidate]:
-    """The deviations with a fitted number that explain some of these cells, each once. limit: as in `solved`."""
+    """
+    The deviations with a fitted number that explain some of these cells, each once.
+
+    The number is fitted again to the first cell in float64 that it does not explain, which may show it more precisely.
+
+    limit: as in `solved`.
+    """
     found: dict[Way, None] = {}
     for cell in most_informative(cells):
         found |= dict.fromkeys(way for way in _solved(cell, limit) if way not in cell.found)
+    for way in tuple(found):
+        precise = (cell for cell in cells if cell.facts.dtype == "float64" and not cell.explained_by((way,)))
+        if (finer := next(precise, None)) is not None and (refined := _refitted(way, finer)) is not None:
+            found[refined] = None
     yield from (Candidate((way,)) for way in found)
+
+
+def _refitted(way: Way, cell: Evidence) -> Way | None:
+    """The way with its number refined so that it explains a cell; None if the number then is another one."""
+    kind, number = _measured(way)
+    fit = _Fit(kind, cell.suspect(), ())
+    if kind.whole or not fit.matters():
+        return None
+    refined = float(f"{fit.refined(number):.{FITTED_DIGITS}g}")
+    same = math.isclose(refined, number, rel_tol=SAME)
+    return (kind.decision, kind.name(refined)) if same and fit.explains(refined) else None
+
+
+def _measured(way: Way) -> tuple[Measured, float]:
+    """The family of a way with a fitted number, and the number."""
+    numbers_of = ((kind, kind.number(way[1])) for kind in kinds_of(way[0]))
+    return next((kind, number) for kind, number in numbers_of if number is not None)
+
+
+def is_same_number(one: Way, other: Way) -> bool:
+    """Whether two ways differ only in how precisely their number was measured."""
+    (line, number), (same, near) = (line_of(*way) or ("", None) for way in (one, other))
+    return (
+        line == same
+        and number is not None
+        and near is not None
+        and math.isclose(float(number), float(near), rel_tol=SAME)
+    )
 
 
 def _solved(cell: Evidence, limit: float) -> tuple[Way, ...]:
@@ -268,17 +313,18 @@ def _arguments(cell: Evidence) -> frozenset[object]:
     return frozenset((mask.slot, mask.element == "float") for mask in cell.facts.masks)
 
 
-def pairs(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candidate]:
+def pairs(cells: Sequence[Evidence], taken: Sequence[Change], ways_of: WaysOf = ways) -> Iterator[Candidate]:
     """
     Pairs of deviations that explain some of these cells: first with one that was found earlier, else any two.
 
     taken: the causes found so far. If there are any, only pairs that cost less than all of these cells are tried.
+    ways_of: the ways that are tried for a call.
     """
     known = dict.fromkeys(way for change in taken for way in change)
     limit = UNEXPLAINED * len(cells) if taken else inf
 
     def changes(cell: Evidence) -> Iterator[Iterator[Change]]:
-        every = _ways_below(cell, limit)
+        every = _ways_below(cell, limit, ways_of)
         single = [way for way in every if cell.distinguishes((way,), ())]
         yield (
             pair
@@ -308,9 +354,9 @@ def further(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Cand
     return _explaining(cells, changes)
 
 
-def _ways_below(cell: Evidence, limit: float) -> list[Way]:
+def _ways_below(cell: Evidence, limit: float, ways_of: WaysOf = ways) -> list[Way]:
     """The ways that cost less than `limit` as a second deviation."""
-    return [way for way in ways(cell.problem, cell.declared.dialect) if USUAL_BITS + of_change((way,)) < limit]
+    return [way for way in ways_of(cell.problem, cell.declared.dialect) if USUAL_BITS + of_change((way,)) < limit]
 
 
 def _explaining(
@@ -331,9 +377,8 @@ def _explaining(
         likely: list[Change] = []
         for group in changes(cell):
             found = (change for change in group if len(dict(change)) == len(change) and cell.explained_by(change))
-            likely = sorted(
-                found, key=lambda change: -sum(each.explained_by(change) for each in cells[:MAX_SEARCHED_CELLS])
-            )
+            reach = {change: sum(each.explained_by(change) for each in cells[:MAX_SEARCHED_CELLS]) for change in found}
+            likely = sorted(reach, key=lambda change: (-reach[change], of_change(change)))
             if likely:
                 break
         yield from (Candidate(change) for change in likely[:MAX_KEPT_PAIRS])

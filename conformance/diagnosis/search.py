@@ -14,6 +14,7 @@ from conformance.diagnosis.candidates import (
     Cause,
     combined_with,
     different,
+    is_same_number,
     shows_with_fewer,
 )
 from conformance.diagnosis.condition_fit import ConditionFit, Guards
@@ -141,12 +142,12 @@ class _Rated:
         return is_near and self is not best and not self._is_variant(best)
 
     def _is_variant(self, other: "_Rated") -> bool:
-        """Whether one of the two is a conditional variant of the other, such as `ignored_beside_others`."""
+        """Whether one is a variant of the other: conditional (`ignored_beside_others`), or the same number."""
         first, second = (each.candidate.change for each in (self, other))
         if len(first) != 1 or len(second) != 1 or first[0][0] != second[0][0]:
             return False
         (_, one), (_, two) = first[0], second[0]
-        return one.startswith(f"{two}_") or two.startswith(f"{one}_")
+        return one.startswith(f"{two}_") or two.startswith(f"{one}_") or is_same_number(first[0], second[0])
 
 
 @dataclass
@@ -244,7 +245,11 @@ class Search:
             self._open = [n for n in self._open if n not in more]
 
     def merge(self) -> None:
-        """Merge causes, the smallest first, into larger ones that explain all their cells too."""
+        """
+        Merge causes, the smallest first, into larger ones that explain all their cells too.
+
+        Afterwards, a single deviation of a larger cause replaces those of a smaller one if it explains its cells.
+        """
         by_size = sorted(self.causes, key=lambda cause: len(cause.cells))
         for which in [(cause.candidate, cause.guards) for cause in by_size]:
             cause = next(each for each in self.causes if (each.candidate, each.guards) == which)
@@ -255,6 +260,24 @@ class Search:
                 self.causes[self.causes.index(wide)] = replace(wide, cells=(*wide.cells, *cause.cells))
                 self.causes.remove(cause)
                 self._taken |= dict.fromkeys(numbers, wide.candidate)
+        for cause in sorted(self.causes, key=lambda cause: len(cause.cells)):
+            self._reuse(cause)
+
+    def _reuse(self, cause: Cause) -> None:
+        """Replace the deviations of a cause by a single one of a larger cause, which is paid already."""
+        larger = [each.candidate.change for each in self.causes if len(each.cells) > len(cause.cells)]
+        paid = dict.fromkeys(way for change in larger for way in change)
+        if cause.candidate.arithmetic is not None or paid.keys() >= set(cause.candidate.change):
+            return
+        numbers = [n for n in self._taken if self.cells[n] in cause.cells]
+        for each in (Candidate((way,)) for way in paid):
+            if all(each.explains(self.cells[n]) for n in numbers):
+                fit = self._guards.search(numbers, self._contradicting(each, frozenset(numbers)))
+                if fit.guards and len(fit.shows) == len(numbers):
+                    reused = Cause(each, fit.guards, cause.cells, condition_bits=fit.bits)
+                    self.causes[self.causes.index(cause)] = reused
+                    self._taken |= dict.fromkeys(numbers, each)
+                    return
 
     def combine(self) -> None:
         """

@@ -19,11 +19,12 @@ class State:
     to the logits, or None. products: query . key. scaled: products * scale. capped: cap * tanh(scaled / cap), or scaled
     if there is no softcap. logits: the input of the softmax, -inf where not attended. probs: the output of the softmax.
     fully_masked: rows (batch, num_heads, seq_len_q) without an attended key. absorbed: rows whose logits a finite fill
-    made equal, so that their weights are uniform. subtracted: what a deviating softmax subtracts from the logits; None
-    for the maximum of each row. added: a function of that number, which it adds to the sum of exponentials; None for
-    nothing. passes: whether masked logits still depend on their products. normalises: whether a backward pass still
-    divides by the sum of exponentials in a row whose logits are so large that adding its logarithm does not change
-    them. context: probs . value. output, weights: the reply.
+    made equal, so that their weights are uniform. softmax_axes: the axes over which the exponentials are summed.
+    subtracted: what a deviating softmax subtracts from the logits; None for the maximum over these axes. added: a
+    function of that number, which it adds to the sum of exponentials; None for nothing. passes: whether masked logits
+    still depend on their products. normalises: whether a backward pass still divides by the sum of exponentials in a
+    row whose logits are so large that adding its logarithm does not change them. context: probs . value. output,
+    weights: the reply.
     """
 
     problem: Problem
@@ -40,6 +41,7 @@ class State:
     probs: Array
     fully_masked: Array
     absorbed: Array
+    softmax_axes: tuple[int, ...]
     subtracted: Array | None
     added: Callable[[Array], Array] | None
     passes: bool
@@ -80,6 +82,7 @@ def begin(problem: Problem) -> State:
         probs=nothing,
         fully_masked=nothing,
         absorbed=np.zeros(problem.logits_shape[:3], dtype=bool),
+        softmax_axes=(-1,),
         subtracted=None,
         added=None,
         passes=False,

@@ -11,7 +11,7 @@ from conformance.diagnosis.diagnosis import causes_that_stand, diagnose
 from conformance.diagnosis.evidence import Evidence
 from conformance.spec.rounding import round_to
 
-from .judged_cells import IGNORED, REVERSED, SIZES, cell, flagged, padded, plain, reply
+from .judged_cells import IGNORED, REVERSED, SIZES, cell, padded, plain, reply
 
 
 def unheard(batch: int, queries: int, keys: int) -> Evidence:
@@ -31,36 +31,11 @@ def test_a_cause_of_one_cell_among_many_that_nothing_explains_is_not_told() -> N
     assert [each.simplicity for each in found.unexplained] == sorted(each.simplicity for each in found.unexplained)
 
 
-@pytest.mark.parametrize(("others", "told"), [(3, 1), (4, 0)])
-def test_a_cause_explains_a_quarter_of_what_it_would_show_in(others: int, told: int) -> None:
+@pytest.mark.parametrize(("others", "told"), [(1, 1), (2, 0)])
+def test_a_cause_explains_half_of_what_it_would_show_in(others: int, told: int) -> None:
     by_chance = cell(plain(1, 5, 61), REVERSED)
     found = diagnose([by_chance, *(unheard(*size) for size in SIZES[:others])])
     assert len(found.causes) == told
-
-
-@pytest.mark.parametrize(("others", "told"), [(2, 1), (3, 0)])
-def test_a_cause_with_a_vague_condition_explains_half_of_what_it_would_show_in(others: int, told: int) -> None:
-    cells = tuple(cell(plain(*size), REVERSED) for size in SIZES[:2])
-    vague = tuple(Condition(sizes={"batch": size}) for size in range(4))
-    left = [unheard(*size) for size in ((1, 5, 61), (1, 3, 61), (1, 2, 61))[:others]]
-    kept, unexplained = causes_that_stand([Cause(Candidate((("value_path", "reversed"),)), vague, cells)], left)
-    assert len(kept) == told
-    assert len(unexplained) == others + 2 * (1 - told)
-    kept, _ = causes_that_stand([Cause(Candidate((("value_path", "reversed"),)), vague[:3], cells)], left)
-    assert len(kept) == 1
-
-
-@pytest.mark.parametrize(("others", "told"), [(2, 1), (3, 0)])
-def test_one_of_hundreds_that_needs_a_condition_explains_half(others: int, told: int) -> None:
-    fitted = {"causal_loop": "8x8_short_up_masked"}
-    cells = tuple(cell(flagged(*size), fitted) for size in SIZES[:2])
-    left = [unheard(*size) for size in ((1, 5, 61), (1, 3, 61), (1, 2, 61))[:others]]
-    one = Condition(dtype=["float32"])
-    kept, unexplained = causes_that_stand([Cause(Candidate(tuple(fitted.items())), (one,), cells)], left)
-    assert len(kept) == told
-    assert len(unexplained) == others + 2 * (1 - told)
-    assert len(causes_that_stand([Cause(Candidate(tuple(fitted.items())), (Condition(),), cells)], left)[0]) == 1
-    assert len(causes_that_stand([Cause(Candidate((("value_path", "reversed"),)), (one,), cells)], left)[0]) == 1
 
 
 def test_calls_that_could_not_show_it_do_not_speak_against_a_cause() -> None:
@@ -96,8 +71,8 @@ def test_coarse_arithmetic_of_two_calls_is_chance_where_more_fail_in_another_dty
     assert diagnose([*coarse, *(unheard(*size) for size in SIZES)]).causes == ()
 
 
-@pytest.mark.parametrize(("others", "told"), [(3, 1), (4, 0)])
-def test_a_cause_with_a_condition_explains_a_quarter_of_all_that_is_left(others: int, told: int) -> None:
+@pytest.mark.parametrize(("others", "told"), [(1, 1), (2, 0)])
+def test_a_cause_with_a_condition_explains_half_of_all_that_is_left(others: int, told: int) -> None:
     """Nothing of that has a mask, so that an ignored one would not show there."""
     ignored = Candidate((("use[padding]", "ignored"),))
     cells = (cell(padded(2, 5, 7), IGNORED),)
