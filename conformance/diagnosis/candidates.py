@@ -71,10 +71,7 @@ def solve(kind: Measured, suspect: Suspect, beside: Change = ()) -> list[float]:
     nearer = {error: guess for error, _, guess in reversed(ranked) if error < fit.unchanged}
     nearest = sorted(nearer)[:BEST]
     for guess in [*(nearer[error] for error in nearest), *([kind.neutral] if math.isfinite(kind.neutral) else [])]:
-        number = fit.refined(guess)
-        digits = (*range(1, DIGITS + 1), *((FITTED_DIGITS, EXACT) if suspect.problem.dtype == "float64" else ()))
-        rounded = (float(f"{number:.{count}g}") for count in digits)
-        if (simplest := next((each for each in rounded if fit.explains(each)), None)) is not None:
+        if (simplest := fit.simplest(fit.refined(guess))) is not None:
             return [simplest]
     return []
 
@@ -110,6 +107,12 @@ class _Fit:
         if number == self._kind.neutral:
             return False
         return self._suspect.explained_by({**self._rest, self._kind.decision: self._kind.name(number)})
+
+    def simplest(self, number: float) -> float | None:
+        """The number in the fewest digits that explain the reply, or in all that a fit determines; None if none do."""
+        more = (FITTED_DIGITS, EXACT) if self._suspect.problem.dtype == "float64" else ()
+        rounded = (float(f"{number:.{digits}g}") for digits in (*range(1, DIGITS + 1), *more))
+        return next((each for each in rounded if self.explains(each)), None)
 
     def error(self, number: float) -> float:
         """The root mean square error of the reply under this number, in tolerances."""
@@ -272,9 +275,10 @@ def _refitted(way: Way, cell: Evidence) -> Way | None:
     fit = _Fit(kind, cell.suspect(), ())
     if kind.whole or not fit.matters():
         return None
-    refined = float(f"{fit.refined(number):.{FITTED_DIGITS}g}")
-    same = math.isclose(refined, number, rel_tol=SAME)
-    return (kind.decision, kind.name(refined)) if same and fit.explains(refined) else None
+    refined = fit.simplest(fit.refined(number))
+    if refined is None or not math.isclose(refined, number, rel_tol=SAME):
+        return None
+    return kind.decision, kind.name(refined)
 
 
 def _measured(way: Way) -> tuple[Measured, float]:

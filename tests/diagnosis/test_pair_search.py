@@ -5,10 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from conformance.diagnosis.candidates import pairs, shows_with_fewer
+from conformance.diagnosis import diagnosis
+from conformance.diagnosis.candidates import Candidate, Cause, pairs, shows_with_fewer
+from conformance.diagnosis.conditions import Condition
 from conformance.diagnosis.evidence import Change, Evidence
+from conformance.diagnosis.search import Search
 
-from .judged_cells import bent, cell, flagged, padded, plain
+from .judged_cells import SIZES, bent, cell, flagged, padded, plain
 
 BY = 0.1
 BOTH = {"value_path": "reversed", "scale": "none"}
@@ -82,3 +85,57 @@ def test_a_pair_that_shows_with_a_mask_only_is_found() -> None:
     both = {"use[padding]": "ignored", "value_path": "reversed"}
     cells = [replace(cell(padded(*size), both), found=()) for size in ((2, 5, 7), (2, 7, 7))]
     assert frozenset(both.items()) in {frozenset(each.change) for each in pairs(cells, [])}
+
+
+def test_two_mistakes_that_were_found_are_combined_before_others_are_sought(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A causal loop over tiles of 128 keys would explain the calls that show both, and those that show one."""
+    ignored, dropped = {"causal_mask": "ignored"}, {"key_tail": "last_dropped"}
+    calls = [flagged(*size) for size in SIZES]
+    cells = [cell(call, ignored) for call in calls[:2]]
+    cells += [cell(plain(*size), dropped) for size in SIZES]
+    cells += [cell(call, ignored | dropped) for call in calls[2:]]
+    sought: list[Evidence] = []
+
+    def none(open_cells: list[Evidence], _: object) -> tuple[Candidate, ...]:
+        sought.extend(open_cells)
+        return ()
+
+    monkeypatch.setattr(diagnosis, "fitted", none)
+    monkeypatch.setattr(diagnosis, "pairs", none)
+    found = diagnosis.diagnose(cells)
+    assert {way for cause in found.causes for way in cause.candidate.change} == {*ignored.items(), *dropped.items()}
+    assert sought == []
+
+
+def test_of_pairs_that_explain_as_much_the_cheapest_comes_first() -> None:
+    """Where every causal row shows the first 8 keys anyway, many tiles do the same as a causal mask that is ignored."""
+    both = {"key_tail": "last_dropped", "causal_mask": "ignored"}
+    cells = [cell(flagged(*size), both) for size in SIZES[:3]]
+    found = [dict(each.change) for each in pairs(cells, [(("key_tail", "last_dropped"),)])]
+    assert found[0] == both
+    assert {"key_tail": "last_dropped", "causal_key_tile": "shown_8"} in found
+
+
+def test_everyday_mistakes_that_only_show_together_are_found_at_first_sight() -> None:
+    both = {"arguments": "key_value", "result_dtype": "float64"}
+    cells = [cell(plain(*size), both) for size in SIZES]
+    assert [dict(cause.candidate.change) for cause in diagnosis.first_look(cells)] == [both]
+
+
+def test_a_deviation_of_a_larger_cause_replaces_that_of_a_smaller_one() -> None:
+    """In a call with one mask, zeroing its weights is the same as zeroing those of all masks."""
+    one, every = ("argument_fill[padding]", "zero_after_softmax"), ("mask_fill", "zero_after_softmax")
+    calls = [
+        flagged(*size).but(mask_operands=(*flagged(*size).mask_operands, *padded(*size).mask_operands))
+        for size in SIZES
+    ]
+    both = [cell(call, {"result_dtype": "float64", one[0]: one[1]}) for call in calls]
+    alone = [cell(padded(*size), dict([every])) for size in SIZES[:2]]
+    search = Search([*both, *alone])
+    search.causes = [
+        Cause(Candidate((("result_dtype", "float64"), one)), (Condition(),), tuple(both)),
+        Cause(Candidate((every,)), (Condition(),), tuple(alone)),
+    ]
+    search._taken = {n: search.causes[n >= len(both)].candidate for n in range(len(search.cells))}
+    search.merge()
+    assert [cause.candidate.change for cause in search.causes] == [(("result_dtype", "float64"), one), (one,)]

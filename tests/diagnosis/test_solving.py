@@ -8,15 +8,17 @@ from hypothesis import strategies as st
 from conformance.bridge.profile import Profile
 from conformance.deviations.edges import causal
 from conformance.deviations.measured import MEASURED, text
+from conformance.diagnosis import candidates
 from conformance.diagnosis.candidates import solved
 from conformance.diagnosis.diagnosis import diagnose
+from conformance.diagnosis.explanation import Way
 from conformance.diagnosis.suspect import Suspect
 from conformance.spec.problem import MaskOperand
 from conformance.spec.rounding import to_tensor
 from conformance.verdicts.expectation import expect
 
 from ..problems import BATCH, HEADS, KEYS, QUERIES, VALUE_DIM, random_sdpa, reply_under
-from .judged_cells import SIZES, asked, cell
+from .judged_cells import SIZES, asked, cell, padded
 
 EVERY = settings(max_examples=12, deadline=None)
 
@@ -187,6 +189,52 @@ def test_a_number_is_a_cause_of_all_that_fails(decision: str, name: str) -> None
     assert [dict(cause.candidate.change) for cause in found.causes] == [{decision: name}]
     assert found.causes[0].ties == ()
     assert found.unexplained == ()
+
+
+@pytest.mark.parametrize("number", [float(np.log(1e-9)), float(np.log(3e-7))])
+def test_a_number_with_many_digits_is_one_cause_in_float64(number: float) -> None:
+    """Each call determines it to some digits; those with large masked values to more than the others."""
+    calls = [padded(*size, "float64") for size in SIZES]
+    large = [
+        call.but(value=np.where(call.allowed()[:, :, :1].swapaxes(-1, -2), call.value, 100.0)) for call in calls[-2:]
+    ]
+    cells = [cell(each, {"mask_fill": f"adds_{text(number)}"}) for each in (*calls, *large)]
+    found = diagnose(cells)
+    (cause,) = found.causes
+    ((decision, name),) = cause.candidate.change
+    assert (decision, found.unexplained, cause.ties) == ("mask_fill", (), ())
+    assert float(name.removeprefix("adds_")) == pytest.approx(number, rel=1e-9)
+
+
+def test_fits_start_from_guesses_with_different_effects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fills of -100, -1000 and -10000 have the same effect, and none of them leads to -20.7."""
+    monkeypatch.setattr(candidates, "BEST", 2)
+    call = padded(2, 5, 7, "float64")
+    call = call.but(value=np.where(call.allowed()[:, :, :1].swapaxes(-1, -2), call.value, 1e5))
+    made = cell(call, {"mask_fill": "adds_-20.7"})
+    assert ("mask_fill", "adds_-20.7") in set(solved(made.suspect()))
+
+
+def test_the_number_that_changes_nothing_is_no_cause() -> None:
+    """Beside a fill that explains the reply, an epsilon of 0 explains it as well."""
+    (kind,) = (each for each in MEASURED if each.decision == "softmax_denominator")
+    fill = ("mask_fill", "adds_-5")
+    suspect = cell(padded(2, 5, 7, "float64"), dict([fill])).suspect()
+    assert suspect.explained_by(dict([fill, (kind.decision, kind.name(kind.neutral))]))
+    assert not candidates._Fit(kind, suspect, (fill,)).explains(kind.neutral)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (("mask_fill", "adds_-20.7233"), ("mask_fill", "adds_-20.7232658379"), True),
+        (("mask_fill", "adds_-20.7233"), ("mask_fill", "puts_-20.7233"), False),
+        (("mask_fill", "adds_-20"), ("mask_fill", "adds_-21"), False),
+        (("value_path", "reversed"), ("value_path", "reversed"), False),
+    ],
+)
+def test_numbers_that_differ_in_precision_are_the_same(one: Way, other: Way, *, same: bool) -> None:
+    assert candidates.is_same_number(one, other) == same
 
 
 def test_every_kind_has_a_name_for_its_numbers() -> None:

@@ -962,6 +962,8 @@ def test_a_softmax_over_other_axes() -> None:
     problem = sdpa(np.zeros((2, 3, 4, 1)), np.zeros((2, 3, 5, 1)), np.ones((2, 3, 5, 1)))
     for name, terms in (("batch", 2), ("batch_and_heads", 6), ("queries_and_keys", 20)):
         assert output(problem, f"softmax_axis={name}") == pytest.approx([5 / terms] * 24)
+        both = (f"softmax_axis={name}", "softmax_denominator=plus_one")
+        assert output(problem, *both) == pytest.approx([5 / (terms + 1)] * 24)
 
 
 def test_the_softmax_is_taken_twice() -> None:

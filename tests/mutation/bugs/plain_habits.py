@@ -141,7 +141,7 @@ def mask_as_logarithm(query: Array, key: Array, value: Array, mask: Array | None
     """
     The logarithm of the mask is added, with a little something against -inf.
 
-    Right: mask_fill=adds_-20.7233
+    Right: mask_fill=adds_-20.723265838
     """
     logits = scores(query, key)
     if mask is not None:
