@@ -222,7 +222,9 @@ def headline(given: str, run: Run, causes: tuple[CheckCause, ...], *, conforms: 
     judged = sum(cell.verdict != "unsupported" for cell in run.judged.values())
     some, every = judged_cases((case, cell.verdict != "unsupported") for (case, _), cell in run.judged.items())
     calls = f"{counted(judged, 'call')} judged"
-    share = f"{share_text(some / max(1, every))} of the cases were judged in at least one dtype"
+    share = (
+        f"{share_text(some / max(1, every))} of the cases were judged, if those that differ only in dtype count once"
+    )
     if conforms:
         left = len(run.judged) - judged
         them = "it" if left == 1 else "them"

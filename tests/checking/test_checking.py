@@ -236,7 +236,7 @@ def test_three_mistakes_that_every_causal_call_shows_are_three_causes(checked: C
     (tmp_path / "mine.py").write_text(THREE_MISTAKES, encoding="utf-8")
     done = checked(f"{tmp_path / 'mine.py'}:attention", "shapes/lengths/*", "masks/key_padding/*", "causal/*")
     assert sentences(done) == [
-        "it adds 0.01 to the sum of exponentials, after subtracting the row maximum",
+        "it adds 0.01 to the sum of exp(logit - row maximum)",
         "it fills masked logits with -7, not with -inf",
         "it lets each query attend to 2 more keys than the causal mask allows",
     ]
