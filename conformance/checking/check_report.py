@@ -223,7 +223,7 @@ def headline(given: str, run: Run, causes: tuple[CheckCause, ...], *, conforms: 
     some, every = judged_cases((case, cell.verdict != "unsupported") for (case, _), cell in run.judged.items())
     calls = f"{counted(judged, 'call')} judged"
     share = (
-        f"{share_text(some / max(1, every))} of the cases were judged, if those that differ only in dtype count once"
+        f"{share_text(some / max(1, every))} of the cases were judged (cases that differ only in dtype count as one)"
     )
     if conforms:
         left = len(run.judged) - judged

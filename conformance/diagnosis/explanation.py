@@ -154,7 +154,7 @@ def alternatives(
 # Class of a fail that repetition shows -> sentence; no decision explains it.
 NON_REPRODUCIBLE = {
     "nondeterministic": "returns different results for the same call",
-    "order_dependent": "returns a different result for the same call after other calls",
+    "order_dependent": "returns a result that depends on earlier calls",
 }
 
 

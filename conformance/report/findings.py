@@ -78,11 +78,11 @@ def finding_text(finding: Finding) -> str:
 KINDS = {
     "precision": "could be rounding",
     "impossible": "more than rounding",
-    "semantic": "another choice would explain it, but other calls contradict that choice",
-    "invariant": "replies to related calls contradict each other",
+    "semantic": "a known behaviour would explain it, but other calls contradict it",
+    "invariant": "calls that must give equal results do not",
     "nondeterministic": "differs from call to call",
     "order_dependent": "depends on earlier calls",
-    NOT_REFUSED: "no error, where one is due",
+    NOT_REFUSED: "no exception, where one is due",
 }
 
 
@@ -125,8 +125,8 @@ def most_common(read: Iterable[Sequence[str]]) -> tuple[str, int]:
 LOOK_FOR = {
     "nondeterministic": "in the function, disable dropout, as in inference; otherwise look for a race condition or "
     "uninitialised memory",
-    "order_dependent": "in the function, look for a cache whose key leaves something out, such as the values of a "
-    "mask; if there is none, look for a buffer that one call writes and the next one reads",
+    "order_dependent": "in the function, look for stored results whose lookup leaves out an input, such as the "
+    "values of a mask; if there are none, look for a buffer that one call writes and the next one reads",
 }
 
 

@@ -95,7 +95,7 @@ def test_a_cause_counts_cases_and_not_the_verdicts_of_both_forms(builder: RunBui
     [
         (
             0,
-            "f conforms: 1 call judged; 100 % of the cases were judged, if those that differ only in dtype count once.",
+            "f conforms: 1 call judged; 100 % of the cases were judged (cases that differ only in dtype count as one).",
         ),
         (1, "f conforms: 1 call judged; 1 call left out because the function does not support it; 50 %"),
         (2, "f conforms: 1 call judged; 2 calls left out because the function does not support them; 33 %"),

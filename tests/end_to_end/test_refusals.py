@@ -78,11 +78,11 @@ def test_the_run_is_red_and_tells_each_mistake_once(ran: tuple["subprocess.Compl
     assert ran[0].returncode == 7  # since one of the variants refuses every call
     assert "Incomplete: fake.lenient[refuses_all] does not work here: " in ran[0].stdout
     told = (
-        "1 verdict of fake.lenient[lenient] (fail: no error, where one is due): "
+        "1 verdict of fake.lenient[lenient] (fail: no exception, where one is due): "
         "accepts a value with fewer positions than the key; workaround: check that key and value have the same length"
     )
     assert told in ran[0].stdout
-    assert "(fail: no error, where one is due): accepts a mask over more keys than there are" in ran[0].stdout
+    assert "(fail: no exception, where one is due): accepts a mask over more keys than there are" in ran[0].stdout
     verdict = json.loads((ran[1] / "verdict.json").read_text(encoding="utf-8"))
     assert verdict["subjects"]["fake.lenient[strict]"]["counts"] == {"pass": 3}
 

@@ -133,7 +133,7 @@ def test_the_diagnosis_overrules_what_explains_a_cell_alone(tmp_path: Path) -> N
     assert reverses.ambiguous == ("it turns round, only now; no case distinguishes the two",)
     assert left.cells == (("a/one", subject), ("a/three", subject))
     assert finding_text(left) == (
-        "2 verdicts of torch.mha (fail: another choice would explain it, but other calls contradict that choice; "
+        "2 verdicts of torch.mha (fail: a known behaviour would explain it, but other calls contradict it; "
         "no cause found): "
         "these calls alone suggest that it does not scale, but other calls contradict this: output: far off"
     )
@@ -222,7 +222,7 @@ def test_without_a_diagnosis_cells_are_grouped_by_what_explains_them_alone(tmp_p
 
 UNSTEADY = {
     "nondeterministic": "returns different results for the same call (nondeterministic)",
-    "order_dependent": "returns a different result for the same call after other calls (order dependent)",
+    "order_dependent": "returns a result that depends on earlier calls (order dependent)",
 }
 
 
