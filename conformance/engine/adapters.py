@@ -52,7 +52,7 @@ class Subject:
     environment: str = "default"
     dense: bool = False
 
-    @property
+    @cached_property
     def name(self) -> str:
         """adapter[variant,dense]@device:environment; default parts are omitted."""
         default = self.environment == "default"

@@ -11,7 +11,7 @@ from conformance.spec.case import ArrayMask, Case
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise, problem_digest
 from conformance.spec.mistakes import CaseFileErrors, covered, matches, old_name_note
-from conformance.spec.old_names import SUSPECT, current, current_record, current_value, former
+from conformance.spec.old_names import current, current_record, current_value, former, may_be_in
 
 SUITE = """\
 format: 1
@@ -55,7 +55,7 @@ NEW = {"row": "one_fully_masked_row", "batch": "one_fully_masked_batch", "key": 
 )
 def test_the_id_of_a_packaged_case_has_a_new_name(old: str, new: str) -> None:
     assert (current(old), former(new)) == (new, old)
-    assert SUSPECT.search(old.encode())
+    assert may_be_in(old.encode())
     ids = {case.id for case in load([places.cases()], places.cases())}
     assert covered(ids, [old]) == {new}
     assert old not in ids
@@ -78,7 +78,7 @@ def test_the_id_of_a_packaged_case_has_a_new_name(old: str, new: str) -> None:
 def test_a_deviation_has_a_new_name(decision: str, old: str, new: str) -> None:
     assert current_value(decision, old) == new
     assert find(decision, new).name == new
-    assert SUSPECT.search(old.encode())
+    assert may_be_in(old.encode())
     with pytest.raises(KeyError):
         find(decision, old)
     before, now = (
