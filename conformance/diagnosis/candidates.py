@@ -76,24 +76,20 @@ def solve(kind: Measured, suspect: Suspect, beside: Change = ()) -> list[float]:
     return []
 
 
-class _Fit:
-    """One kind of number, fitted to one reply, beside assumed deviations. unchanged: the error without the number."""
+class _Errors:
+    """The errors of one reply against the answers under deviations."""
 
-    def __init__(self, kind: Measured, suspect: Suspect, beside: Change) -> None:
-        self._kind, self._suspect = kind, suspect
-        assumed = reduce(taking, beside, suspect.declared.dialect)
-        self._rest = {name: way for name, way in assumed.items() if name != kind.decision}
-        self._others = compose(self._rest)
+    def __init__(self, suspect: Suspect) -> None:
+        self._suspect = suspect
         self._actual = {name: each.float64() for name, each in suspect.actual.items()}
         floor = {name: np.max(each.tolerance, initial=0.0) or 1.0 for name, each in suspect.declared.bounds.items()}
         self._tolerance = {
             name: np.where(each.tolerance > 0, each.tolerance, floor[name])
             for name, each in suspect.declared.bounds.items()
         }
-        self.unchanged = self._size(self._residual(self._others))
 
-    def matters(self) -> bool:
-        """Whether fitting makes sense: the reply has the expected shapes and dtypes."""
+    def matter(self) -> bool:
+        """Whether the reply has the expected shapes and dtypes."""
         declared = self._suspect.declared.reply
         return all(
             name in self._actual
@@ -101,6 +97,42 @@ class _Fit:
             and self._suspect.actual[name].dtype == each.dtype
             for name, each in declared.items()
         )
+
+    def under(self, deviations: tuple[Deviation, ...]) -> Array | None:
+        """All errors under sorted deviations, in tolerances; None if shapes or non-finite positions differ."""
+        answer = evaluate_deviations(self._suspect.problem, deviations, self._suspect.profile.score)
+        parts = []
+        for name, tolerance in self._tolerance.items():
+            expected, actual = answer.reply[name].values, self._actual[name]
+            if expected.shape != actual.shape or not np.array_equal(np.isfinite(expected), np.isfinite(actual)):
+                return None
+            with np.errstate(invalid="ignore"):
+                off = np.where(np.isfinite(actual), expected - actual, 0.0) / tolerance
+            parts.append(np.clip(off, -FAR, FAR).ravel())
+        return np.concatenate(parts)
+
+    def size(self, change: Change) -> float:
+        """The root mean square error under a change of the declared dialect, in tolerances."""
+        return _size(self.under(compose(reduce(taking, change, self._suspect.declared.dialect))))
+
+
+def _size(errors: Array | None) -> float:
+    return float("inf") if errors is None else float(np.sqrt(np.mean(errors**2)))
+
+
+class _Fit:
+    """One kind of number, fitted to one reply, beside assumed deviations. unchanged: the error without the number."""
+
+    def __init__(self, kind: Measured, suspect: Suspect, beside: Change) -> None:
+        self._kind, self._suspect, self._errors = kind, suspect, _Errors(suspect)
+        assumed = reduce(taking, beside, suspect.declared.dialect)
+        self._rest = {name: way for name, way in assumed.items() if name != kind.decision}
+        self._others = compose(self._rest)
+        self.unchanged = _size(self._errors.under(self._others))
+
+    def matters(self) -> bool:
+        """Whether fitting makes sense."""
+        return self._errors.matter()
 
     def explains(self, number: float) -> bool:
         """Whether the number changes something, and the reply is within its bound under it, as rounded in its name."""
@@ -116,7 +148,7 @@ class _Fit:
 
     def error(self, number: float) -> float:
         """The root mean square error of the reply under this number, in tolerances."""
-        return self._size(self._at(number))
+        return _size(self._at(number))
 
     def refined(self, number: float) -> float:
         """The number near a guess that minimises the error."""
@@ -125,7 +157,7 @@ class _Fit:
             step = self._step(number, current)
             for _ in range(HALVINGS):
                 stepped = self._at(number + step)
-                if self._size(stepped) < self._size(current):
+                if _size(stepped) < _size(current):
                     break
                 step /= 2
             else:
@@ -136,7 +168,7 @@ class _Fit:
         return number
 
     def _step(self, number: float, current: Array | None) -> float:
-        """The Gauss-Newton step from this number, given its residual."""
+        """The Gauss-Newton step from this number, given its errors."""
         difference = STEP * (abs(number) or 1.0)
         shifted = self._at(number + difference)
         if current is None or shifted is None:
@@ -148,27 +180,10 @@ class _Fit:
         return float(np.clip(step, -limit, limit))
 
     def _at(self, number: float) -> Array | None:
-        """The residual under a number; None if there is no such deviation."""
+        """The errors under a number; None if there is no such deviation."""
         if not self._kind.allows(number):
             return None
-        return self._residual(in_order((self._kind.deviation(number), *self._others)))
-
-    def _residual(self, deviations: tuple[Deviation, ...]) -> Array | None:
-        """The errors of the reply, in tolerances; None if shapes or non-finite positions differ."""
-        answer = evaluate_deviations(self._suspect.problem, deviations, self._suspect.profile.score)
-        parts = []
-        for name, tolerance in self._tolerance.items():
-            expected, actual = answer.reply[name].values, self._actual[name]
-            if expected.shape != actual.shape or not np.array_equal(np.isfinite(expected), np.isfinite(actual)):
-                return None
-            with np.errstate(invalid="ignore"):
-                off = np.where(np.isfinite(actual), expected - actual, 0.0) / tolerance
-            parts.append(np.clip(off, -FAR, FAR).ravel())
-        return np.concatenate(parts)
-
-    @staticmethod
-    def _size(residual: Array | None) -> float:
-        return float("inf") if residual is None else float(np.sqrt(np.mean(residual**2)))
+        return self._errors.under(in_order((self._kind.deviation(number), *self._others)))
 
 
 # Maximum number of unexplained cells, the simplest first, that are searched for single deviations.
@@ -182,6 +197,10 @@ MAX_PAIRS = 12
 # Maximum number of cells that are searched for pairs; for each combination of arguments and operator, one in half
 # precision and one in another dtype.
 MAX_PAIRED_CELLS = 8
+# Maximum number of deviations, those under which a reply is nearest, beside which a number is fitted,
+MAX_NEAREST = 3
+# and the maximum error under them, in errors under the declared dialect.
+MAX_NEAR_ERROR = 0.5
 # Maximum number of cells, the simplest first, from which the arithmetic is determined.
 MAX_MEASURED = 5
 
@@ -319,7 +338,9 @@ def _arguments(cell: Evidence) -> frozenset[object]:
 
 def pairs(cells: Sequence[Evidence], taken: Sequence[Change], ways_of: WaysOf = ways) -> Iterator[Candidate]:
     """
-    Pairs of deviations that explain some of these cells: first with one that was found earlier, else any two.
+    Pairs of deviations that explain some of these cells: with one that was found earlier, else any two.
+
+    Else one of the few under which the reply is nearest, and a fitted number.
 
     taken: the causes found so far. If there are any, only pairs that cost less than all of these cells are tried.
     ways_of: the ways that are tried for a call.
@@ -336,8 +357,20 @@ def pairs(cells: Sequence[Evidence], taken: Sequence[Change], ways_of: WaysOf = 
             for pair in combined_with(cell, one, [*dict.fromkeys((one, *_affordable((one,), every, limit)))])
         )
         yield (pair for pair in combinations(single, 2) if of_change(pair) < limit)
+        beside = ((way, number) for way in _nearest(cell, single) for number in solved(cell.suspect(), limit, (way,)))
+        yield (pair for pair in beside if of_change(pair) < limit)
 
     return _explaining(cells, changes)
+
+
+def _nearest(cell: Evidence, every: Iterable[Way]) -> list[Way]:
+    """The few ways under which a reply is much nearer than under the declared dialect, the nearest first."""
+    errors = _Errors(cell.suspect())
+    if not errors.matter():
+        return []
+    limit = MAX_NEAR_ERROR * errors.size(())
+    found = sorted((size, index, way) for index, way in enumerate(every) if (size := errors.size((way,))) < limit)
+    return [way for _, _, way in found[:MAX_NEAREST]]
 
 
 def further(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candidate]:

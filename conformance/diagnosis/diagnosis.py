@@ -227,7 +227,7 @@ def _named(candidate: Candidate, guards: tuple[Condition, ...], cells: Sequence[
     if candidate.arithmetic is not None:
         named = {"arithmetic": candidate.arithmetic.name, "profile": dict(candidate.arithmetic.fields)}
         sentence, remedy = (
-            f"rounds like code that {candidate.arithmetic.sentence}: coarser than declared",
+            f"rounds like code that {candidate.arithmetic.sentence}: coarser than its arithmetic profile",
             candidate.arithmetic.remedy,
         )
     else:

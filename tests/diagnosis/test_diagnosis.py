@@ -205,8 +205,8 @@ def test_coarser_arithmetic_is_a_cause_with_its_condition() -> None:
     (record,) = record_of(diagnose(cells))["causes"]
     assert (record["arithmetic"], record["profile"]) == ("weights_in_bfloat16", {"prob": "bfloat16"})
     assert (
-        record["sentence"]
-        == "rounds like code that rounds the weights to bfloat16 before the product with V: coarser than declared"
+        record["sentence"] == "rounds like code that rounds the weights to bfloat16 before the product with V: "
+        "coarser than its arithmetic profile"
     )
     assert (record["condition"], len(record["cells"])) == ("only with a mask", 5)
 
@@ -219,8 +219,8 @@ def test_results_on_the_numbers_of_a_narrower_type_were_rounded_to_it(dtype: str
     (record,) = record_of(diagnose(cells))["causes"]
     assert (record["arithmetic"], record["ties"]) == (f"results_in_{dtype}", [])
     assert (
-        record["sentence"]
-        == f"rounds like code that rounds the output and the results of projections to {dtype}: coarser than declared"
+        record["sentence"] == f"rounds like code that rounds the output and the results of projections to {dtype}: "
+        "coarser than its arithmetic profile"
     )
 
 

@@ -104,7 +104,7 @@ DIAGNOSES: dict[str, str] = {
     "reversed_values_with_a_mask": "applies the weights to the values in reverse key order, only with a mask",
     "next_head_in_float16": "applies the weights to the values of the next head, only in float16",
     "tf32": (
-        "rounds like code that rounds the operands of matrix products to tf32: coarser than declared; "
+        "rounds like code that rounds the operands of matrix products to tf32: coarser than its arithmetic profile; "
         "workaround: set the precision of matrix products to highest if this is not intended"
     ),
     "unheard_of": "",
