@@ -139,3 +139,12 @@ def test_a_deviation_of_a_larger_cause_replaces_that_of_a_smaller_one() -> None:
     search._taken = {n: search.causes[n >= len(both)].candidate for n in range(len(search.cells))}
     search.merge()
     assert [cause.candidate.change for cause in search.causes] == [(("result_dtype", "float64"), one), (one,)]
+
+
+@pytest.mark.parametrize("mistake", [("scale", "none"), ("value_path", "reversed"), ("softmax_axis", "queries")])
+def test_a_number_is_measured_beside_a_mistake_that_shows_in_every_call(mistake: tuple[str, str]) -> None:
+    """Neither explains a call alone, and a number has too many values to be tried in pairs."""
+    both = {mistake[0]: mistake[1], "softmax_denominator": "plus_0.037"}
+    found = diagnosis.diagnose([cell(plain(*size), both) for size in SIZES])
+    assert [dict(cause.candidate.change) for cause in found.causes] == [both]
+    assert found.unexplained == ()
