@@ -123,8 +123,8 @@ def most_common(read: Iterable[Sequence[str]]) -> tuple[str, int]:
 
 # Class of a fail that is found by repeating calls -> what to change.
 LOOK_FOR = {
-    "nondeterministic": "in the function, disable dropout, as in inference; otherwise look for a race condition or "
-    "uninitialised memory",
+    "nondeterministic": "in the function, disable dropout, as in inference; if there is none, look for a race "
+    "condition or uninitialised memory",
     "order_dependent": "in the function, look for a cache that leaves an input out of its lookup key, such as the "
     "values of a mask; if there is none, look for a buffer that one call writes and the next one reads",
 }
