@@ -58,11 +58,11 @@ def solve(kind: Measured, suspect: Suspect, beside: Change = ()) -> list[float]:
 
     These are all guesses if `kind.every`, else the nearest. beside: deviations that are assumed.
     """
-    fit = _Fit(kind, suspect, beside)
+    fit = _Fit((kind,), suspect, beside)
     if not fit.matters():
         return []
-    ranked = sorted((fit.error(guess), index, guess) for index, guess in enumerate(kind.guesses))
-    explaining = (guess for error, _, guess in ranked if error < fit.unchanged and fit.explains(guess))
+    ranked = sorted((fit.error((guess,)), index, guess) for index, guess in enumerate(kind.guesses))
+    explaining = (guess for error, _, guess in ranked if error < fit.unchanged and fit.explains((guess,)))
     if found := list(explaining if kind.every else islice(explaining, 1)):
         return found
     if kind.whole:
@@ -71,9 +71,31 @@ def solve(kind: Measured, suspect: Suspect, beside: Change = ()) -> list[float]:
     nearer = {error: guess for error, _, guess in reversed(ranked) if error < fit.unchanged}
     nearest = sorted(nearer)[:BEST]
     for guess in [*(nearer[error] for error in nearest), *([kind.neutral] if math.isfinite(kind.neutral) else [])]:
-        if (simplest := fit.simplest(fit.refined(guess))) is not None:
-            return [simplest]
+        if (simplest := fit.simplest(fit.refined((guess,)))) is not None:
+            return [*simplest]
     return []
+
+
+def solved_together(suspect: Suspect, limit: float) -> Iterator[Change]:
+    """
+    Pairs of deviations with fitted numbers that together explain a failing reply.
+
+    One of the two brings the reply much nearer alone. limit: as in `solved`.
+    """
+    kinds = [kind for kind in kinds_for(suspect.problem) if kind.least_bits < limit and not kind.whole]
+    alone = [fit for kind in kinds if (fit := _Fit((kind,), suspect, ())).matters()]
+    refined = [(fit.refined((fit.nearest_guess(),)), fit) for fit in alone]
+    errors = [(fit.error(numbers), index) for index, (numbers, fit) in enumerate(refined)]
+    near = [index for error, index in sorted(errors) if error < MAX_NEAR_ERROR * alone[index].unchanged]
+    for numbers, fit in (refined[index] for index in near[:MAX_NEAREST]):
+        for second in kinds:
+            if second.decision != fit.kinds[0].decision:
+                both = _Fit((*fit.kinds, second), suspect, ())
+                found = both.simplest(both.refined((*numbers, both.nearest_guess(*numbers))))
+                if found is not None:
+                    yield tuple(
+                        (kind.decision, kind.name(number)) for kind, number in zip(both.kinds, found, strict=True)
+                    )
 
 
 class _Errors:
@@ -120,13 +142,18 @@ def _size(errors: Array | None) -> float:
     return float("inf") if errors is None else float(np.sqrt(np.mean(errors**2)))
 
 
-class _Fit:
-    """One kind of number, fitted to one reply, beside assumed deviations. unchanged: the error without the number."""
+# A number of each kind.
+Numbers = tuple[float, ...]
 
-    def __init__(self, kind: Measured, suspect: Suspect, beside: Change) -> None:
-        self._kind, self._suspect, self._errors = kind, suspect, _Errors(suspect)
+
+class _Fit:
+    """Numbers of some kinds, fitted to one reply, beside assumed deviations. unchanged: the error without them."""
+
+    def __init__(self, kinds: tuple[Measured, ...], suspect: Suspect, beside: Change) -> None:
+        self.kinds, self._suspect, self._errors = kinds, suspect, _Errors(suspect)
         assumed = reduce(taking, beside, suspect.declared.dialect)
-        self._rest = {name: way for name, way in assumed.items() if name != kind.decision}
+        fitted = {kind.decision for kind in kinds}
+        self._rest = {name: way for name, way in assumed.items() if name not in fitted}
         self._others = compose(self._rest)
         self.unchanged = _size(self._errors.under(self._others))
 
@@ -134,56 +161,67 @@ class _Fit:
         """Whether fitting makes sense."""
         return self._errors.matter()
 
-    def explains(self, number: float) -> bool:
-        """Whether the number changes something, and the reply is within its bound under it, as rounded in its name."""
-        if number == self._kind.neutral:
+    def explains(self, numbers: Numbers) -> bool:
+        """Whether all numbers change something, and the reply is within its bound under them, as in their names."""
+        each = list(zip(self.kinds, numbers, strict=True))
+        if any(number == kind.neutral for kind, number in each):
             return False
-        return self._suspect.explained_by({**self._rest, self._kind.decision: self._kind.name(number)})
+        return self._suspect.explained_by({**self._rest, **{kind.decision: kind.name(number) for kind, number in each}})
 
-    def simplest(self, number: float) -> float | None:
-        """The number in the fewest digits that explain the reply, or in all that a fit determines; None if none do."""
+    def simplest(self, numbers: Numbers) -> Numbers | None:
+        """The numbers in the fewest digits that explain the reply, or in all that a fit determines; None if none do."""
         more = (FITTED_DIGITS, EXACT) if self._suspect.problem.dtype == "float64" else ()
-        rounded = (float(f"{number:.{digits}g}") for digits in (*range(1, DIGITS + 1), *more))
+        digits = (*range(1, DIGITS + 1), *more)
+        rounded = (tuple(float(f"{number:.{count}g}") for number in numbers) for count in digits)
         return next((each for each in rounded if self.explains(each)), None)
 
-    def error(self, number: float) -> float:
-        """The root mean square error of the reply under this number, in tolerances."""
-        return _size(self._at(number))
+    def error(self, numbers: Numbers) -> float:
+        """The root mean square error of the reply under these numbers, in tolerances."""
+        return _size(self._at(numbers))
 
-    def refined(self, number: float) -> float:
-        """The number near a guess that minimises the error."""
-        current = self._at(number)
+    def nearest_guess(self, *before: float) -> float:
+        """The guess of the last kind under which the reply is nearest. before: numbers of the kinds before it."""
+        return min(self.kinds[-1].guesses, key=lambda guess: self.error((*before, guess)))
+
+    def refined(self, numbers: Numbers) -> Numbers:
+        """The numbers near these that minimise the error."""
+        current = self._at(numbers)
         for _ in range(STEPS):
-            step = self._step(number, current)
+            step = self._step(numbers, current)
             for _ in range(HALVINGS):
-                stepped = self._at(number + step)
+                moved = tuple((np.asarray(numbers) + step).tolist())
+                stepped = self._at(moved)
                 if _size(stepped) < _size(current):
                     break
-                step /= 2
+                step = step / 2
             else:
-                return number
-            number, current = number + step, stepped
-            if abs(step) < CLOSE * abs(number):
+                return numbers
+            numbers, current = moved, stepped
+            if np.all(np.abs(step) < CLOSE * np.abs(numbers)):
                 break
-        return number
+        return numbers
 
-    def _step(self, number: float, current: Array | None) -> float:
-        """The Gauss-Newton step from this number, given its errors."""
-        difference = STEP * (abs(number) or 1.0)
-        shifted = self._at(number + difference)
-        if current is None or shifted is None:
-            return 0.0
-        slope = (shifted - current) / difference
-        square = float(slope @ slope)
-        step = -float(slope @ current) / square if square > 0.0 else 0.0
-        limit = 2.0 * (abs(number) or 1.0)
-        return float(np.clip(step, -limit, limit))
+    def _step(self, numbers: Numbers, current: Array | None) -> Array:
+        """The Gauss-Newton step from these numbers, given their errors."""
+        sizes = np.array([abs(number) or 1.0 for number in numbers])
+        moved = np.asarray(numbers) + np.diag(STEP * sizes)
+        shifted = [self._at(tuple(each.tolist())) for each in moved]
+        reached = [each for each in shifted if each is not None]
+        if current is None or len(reached) < len(shifted):
+            return np.zeros(len(numbers))
+        slopes = (np.array(reached) - current) / (STEP * sizes)[:, None]
+        squares = slopes @ slopes.T
+        if not np.isfinite(squares).all():
+            return np.zeros(len(numbers))
+        step = np.linalg.lstsq(squares, -slopes @ current, rcond=None)[0]
+        return np.asarray(np.clip(step, -2.0 * sizes, 2.0 * sizes))
 
-    def _at(self, number: float) -> Array | None:
-        """The errors under a number; None if there is no such deviation."""
-        if not self._kind.allows(number):
+    def _at(self, numbers: Numbers) -> Array | None:
+        """The errors under these numbers; None if there is no such deviation."""
+        each = list(zip(self.kinds, numbers, strict=True))
+        if not all(kind.allows(number) for kind, number in each):
             return None
-        return self._errors.under(in_order((self._kind.deviation(number), *self._others)))
+        return self._errors.under(in_order((*(kind.deviation(number) for kind, number in each), *self._others)))
 
 
 # Maximum number of unexplained cells, the simplest first, that are searched for single deviations.
@@ -291,13 +329,13 @@ def numbers(cells: Sequence[Evidence], limit: float = inf) -> Iterator[Candidate
 def _refitted(way: Way, cell: Evidence) -> Way | None:
     """The way with its number refined so that it explains a cell; None if the number then is another one."""
     kind, number = _measured(way)
-    fit = _Fit(kind, cell.suspect(), ())
+    fit = _Fit((kind,), cell.suspect(), ())
     if kind.whole or not fit.matters():
         return None
-    refined = fit.simplest(fit.refined(number))
-    if refined is None or not math.isclose(refined, number, rel_tol=SAME):
+    refined = fit.simplest(fit.refined((number,)))
+    if refined is None or not math.isclose(refined[0], number, rel_tol=SAME):
         return None
-    return kind.decision, kind.name(refined)
+    return kind.decision, kind.name(refined[0])
 
 
 def _measured(way: Way) -> tuple[Measured, float]:
@@ -340,7 +378,8 @@ def pairs(cells: Sequence[Evidence], taken: Sequence[Change], ways_of: WaysOf = 
     """
     Pairs of deviations that explain some of these cells: with one that was found earlier, else any two.
 
-    Else one of the few under which the reply is nearest, and a fitted number.
+    If nothing was found, both may show in every call: then also one of the few under which the reply is nearest and a
+    fitted number, else two fitted numbers.
 
     taken: the causes found so far. If there are any, only pairs that cost less than all of these cells are tried.
     ways_of: the ways that are tried for a call.
@@ -357,15 +396,24 @@ def pairs(cells: Sequence[Evidence], taken: Sequence[Change], ways_of: WaysOf = 
             for pair in combined_with(cell, one, [*dict.fromkeys((one, *_affordable((one,), every, limit)))])
         )
         yield (pair for pair in combinations(single, 2) if of_change(pair) < limit)
-        beside = ((way, number) for way in _nearest(cell, single) for number in solved(cell.suspect(), limit, (way,)))
-        yield (pair for pair in beside if of_change(pair) < limit)
+        if not taken:
+            suspect = _finest(cell, cells).suspect()
+            nearest = _nearest(suspect, single)
+            yield ((way, number) for way in nearest for number in solved(suspect, limit, (way,)))
+            yield solved_together(suspect, limit)
 
     return _explaining(cells, changes)
 
 
-def _nearest(cell: Evidence, every: Iterable[Way]) -> list[Way]:
+def _finest(cell: Evidence, cells: Iterable[Evidence]) -> Evidence:
+    """The first cell of the finest dtype that has the same operator and mask arguments: it determines numbers best."""
+    same = (each for each in cells if _kind(each)[:2] == _kind(cell)[:2])
+    return min(same, key=lambda each: UNIT[each.facts.dtype])
+
+
+def _nearest(suspect: Suspect, every: Iterable[Way]) -> list[Way]:
     """The few ways under which a reply is much nearer than under the declared dialect, the nearest first."""
-    errors = _Errors(cell.suspect())
+    errors = _Errors(suspect)
     if not errors.matter():
         return []
     limit = MAX_NEAR_ERROR * errors.size(())

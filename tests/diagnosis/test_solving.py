@@ -18,7 +18,7 @@ from conformance.spec.rounding import to_tensor
 from conformance.verdicts.expectation import expect
 
 from ..problems import BATCH, HEADS, KEYS, QUERIES, VALUE_DIM, random_sdpa, reply_under
-from .judged_cells import SIZES, asked, cell, padded
+from .judged_cells import SIZES, asked, cell, padded, plain
 
 EVERY = settings(max_examples=12, deadline=None)
 
@@ -221,7 +221,22 @@ def test_the_number_that_changes_nothing_is_no_cause() -> None:
     fill = ("mask_fill", "adds_-5")
     suspect = cell(padded(2, 5, 7, "float64"), dict([fill])).suspect()
     assert suspect.explained_by(dict([fill, (kind.decision, kind.name(kind.neutral))]))
-    assert not candidates._Fit(kind, suspect, (fill,)).explains(kind.neutral)
+    assert not candidates._Fit((kind,), suspect, (fill,)).explains((kind.neutral,))
+
+
+@pytest.mark.parametrize(
+    "both",
+    [
+        {"scale": "times_0.9", "softmax_denominator": "plus_0.01"},
+        {"scale": "times_0.3", "softcap": "default_2"},
+        {"softcap": "default_3", "softmax_denominator": "plus_0.2"},
+    ],
+)
+def test_two_numbers_that_show_in_every_call_are_one_cause(both: dict[str, str]) -> None:
+    """All calls here have one head_dim, so a scale of another form can explain them as well."""
+    (cause,) = diagnose([cell(plain(*size), both) for size in SIZES]).causes
+    assert both in [dict(each.candidate.change) for each in (cause, *cause.ties)]
+    assert len(cause.cells) == len(SIZES)
 
 
 @pytest.mark.parametrize(
