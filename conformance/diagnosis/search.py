@@ -318,8 +318,9 @@ class Search:
             same = next((each for each in self.causes if frozenset(each.candidate.change) == frozenset(change)), None)
             if same is None:
                 fit = self._guards.search(numbers, self._contradicting(candidate, frozenset(numbers)))
-                guards = fit.guards if len(fit.shows) == len(numbers) else (Condition(),)
-                self.causes.append(Cause(candidate, guards, cells))
+                fits = len(fit.shows) == len(numbers)
+                guards, bits = (fit.guards, fit.bits) if fits else ((Condition(),), 0.0)
+                self.causes.append(Cause(candidate, guards, cells, condition_bits=bits))
             else:
                 self.causes[self.causes.index(same)] = replace(same, cells=(*same.cells, *cells))
             self._taken |= dict.fromkeys(numbers, candidate)
