@@ -64,7 +64,8 @@ def find(decision: str, name: str) -> Deviation:
     if key in rows:
         return rows[key]
     if (measured := find_measured(decision, name)) is not None:
-        return measured
+        kind, number = measured
+        return kind.deviation(number)
     names = [row.name for row in rows.values() if row.decision == decision]
     names += [kind.pattern for kind in kinds_of(decision)]
     hint = f"expected one of {', '.join(names)}" if names else _no_decision(family, slot, name)

@@ -140,12 +140,10 @@ def kinds_of(decision: str) -> tuple[Measured, ...]:
     return tuple(kind for kind in (MEASURED if slot is None else of_argument(slot)) if kind.decision == decision)
 
 
-def find_measured(decision: str, name: str) -> Deviation | None:
-    """Find a measured deviation by name; None if the name does not belong to any family."""
-    for kind in kinds_of(decision):
-        if (number := kind.number(name)) is not None:
-            return kind.deviation(number)
-    return None
+def find_measured(decision: str, name: str) -> tuple[Measured, float] | None:
+    """Find the family and the number of a measured deviation by name; None if the name does not belong to any."""
+    found = ((kind, kind.number(name)) for kind in kinds_of(decision))
+    return next(((kind, number) for kind, number in found if number is not None), None)
 
 
 def _within(number: float) -> Callable[[str], float]:

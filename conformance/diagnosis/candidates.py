@@ -12,8 +12,8 @@ import numpy as np
 from conformance.bridge.profile import UNIT
 from conformance.deviations.catalogue import compose, evaluate_deviations, has_row, in_order
 from conformance.deviations.deviation import Deviation, Dialect
-from conformance.deviations.measured import EXACT, Measured, kinds_for, kinds_of
-from conformance.deviations.names import DIGITS, USUAL_BITS, line_of
+from conformance.deviations.measured import EXACT, Measured, find_measured, kinds_for
+from conformance.deviations.names import DIGITS, USUAL_BITS
 from conformance.diagnosis.coarser_arithmetic import CoarserArithmetic, tightest
 from conformance.diagnosis.conditions import Condition
 from conformance.diagnosis.evidence import Change, Evidence
@@ -84,18 +84,15 @@ def solved_together(suspect: Suspect, limit: float) -> Iterator[Change]:
     """
     kinds = [kind for kind in kinds_for(suspect.problem) if kind.least_bits < limit and not kind.whole]
     alone = [fit for kind in kinds if (fit := _Fit((kind,), suspect, ())).matters()]
-    refined = [(fit.refined((fit.nearest_guess(),)), fit) for fit in alone]
-    errors = [(fit.error(numbers), index) for index, (numbers, fit) in enumerate(refined)]
-    near = [index for error, index in sorted(errors) if error < MAX_NEAR_ERROR * alone[index].unchanged]
-    for numbers, fit in (refined[index] for index in near[:MAX_NEAREST]):
-        for second in kinds:
-            if second.decision != fit.kinds[0].decision:
-                both = _Fit((*fit.kinds, second), suspect, ())
-                found = both.simplest(both.refined((*numbers, both.nearest_guess(*numbers))))
-                if found is not None:
-                    yield tuple(
-                        (kind.decision, kind.name(number)) for kind, number in zip(both.kinds, found, strict=True)
-                    )
+    best = [(fit, fit.refined((fit.nearest_guess(),))) for fit in alone]
+    near = [(fit.error(numbers), index) for index, (fit, numbers) in enumerate(best)]
+    for error, index in sorted(near)[:MAX_NEAREST]:
+        fit, numbers = best[index]
+        others = (kind for kind in kinds if kind.decision != fit.kinds[0].decision)
+        for second in others if error < MAX_NEAR_ERROR * fit.unchanged else ():
+            both = _Fit((*fit.kinds, second), suspect, ())
+            if found := both.simplest(both.refined((*numbers, both.nearest_guess(*numbers)))):
+                yield tuple((kind.decision, kind.name(number)) for kind, number in zip(both.kinds, found, strict=True))
 
 
 class _Errors:
@@ -321,38 +318,27 @@ def numbers(cells: Sequence[Evidence], limit: float = inf) -> Iterator[Candidate
         found |= dict.fromkeys(way for way in _solved(cell, limit) if way not in cell.found)
     for way in tuple(found):
         precise = (cell for cell in cells if cell.facts.dtype == "float64" and not cell.explained_by((way,)))
-        if (finer := next(precise, None)) is not None and (refined := _refitted(way, finer)) is not None:
-            found[refined] = None
+        found |= dict.fromkeys(each for cell in islice(precise, 1) for each in _refitted(way, cell))
     yield from (Candidate((way,)) for way in found)
 
 
-def _refitted(way: Way, cell: Evidence) -> Way | None:
-    """The way with its number refined so that it explains a cell; None if the number then is another one."""
-    kind, number = _measured(way)
+def _refitted(way: Way, cell: Evidence) -> Iterator[Way]:
+    """The way with its number refined so that it explains a cell, if it then is the same number."""
+    if (measured := find_measured(*way)) is None or measured[0].whole:
+        return
+    kind, number = measured
     fit = _Fit((kind,), cell.suspect(), ())
-    if kind.whole or not fit.matters():
-        return None
-    refined = fit.simplest(fit.refined((number,)))
-    if refined is None or not math.isclose(refined[0], number, rel_tol=SAME):
-        return None
-    return kind.decision, kind.name(refined[0])
-
-
-def _measured(way: Way) -> tuple[Measured, float]:
-    """The family of a way with a fitted number, and the number."""
-    numbers_of = ((kind, kind.number(way[1])) for kind in kinds_of(way[0]))
-    return next((kind, number) for kind, number in numbers_of if number is not None)
+    refined = fit.simplest(fit.refined((number,))) if fit.matters() else None
+    if refined is not None and math.isclose(refined[0], number, rel_tol=SAME):
+        yield kind.decision, kind.name(refined[0])
 
 
 def is_same_number(one: Way, other: Way) -> bool:
     """Whether two ways differ only in how precisely their number was measured."""
-    (line, number), (same, near) = (line_of(*way) or ("", None) for way in (one, other))
-    return (
-        line == same
-        and number is not None
-        and near is not None
-        and math.isclose(float(number), float(near), rel_tol=SAME)
-    )
+    first, second = find_measured(*one), find_measured(*other)
+    if first is None or second is None or first[0] is not second[0]:
+        return False
+    return math.isclose(first[1], second[1], rel_tol=SAME)
 
 
 def _solved(cell: Evidence, limit: float) -> tuple[Way, ...]:
