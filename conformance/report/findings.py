@@ -125,8 +125,8 @@ def most_common(read: Iterable[Sequence[str]]) -> tuple[str, int]:
 LOOK_FOR = {
     "nondeterministic": "in the function, disable dropout, as in inference; if there is none, look for a race "
     "condition or uninitialised memory",
-    "order_dependent": "in the function, look for a cache that leaves an input out of its lookup key, such as the "
-    "values of a mask; if there is none, look for a buffer that one call writes and the next one reads",
+    "order_dependent": "in the function, look for a cache whose lookup key leaves out an input (such as the "
+    "values of a mask); if there is no such cache, look for a buffer that one call writes and the next one reads",
 }
 
 

@@ -68,7 +68,7 @@ REFUSALS: dict[Name, Refusal] = {
         masks=2,
     ),
     "lone_flag": Refusal(
-        "accepts a causal argument without the mask that it requires", "pass the mask as well", masks=1
+        "accepts a causal argument without the mask that this argument requires", "pass the mask as well", masks=1
     ),
 }
 
