@@ -447,7 +447,7 @@ def _explaining(
             continue
         likely: list[Change] = []
         for group in changes(cell):
-            found = (change for change in group if len(dict(change)) == len(change) and cell.explained_by(change))
+            found = (change for change in group if cell.explained_by(change) and _needs_each(cell, change))
             reach = {change: sum(each.explained_by(change) for each in cells[:MAX_SEARCHED_CELLS]) for change in found}
             likely = sorted(reach, key=lambda change: (-reach[change], of_change(change)))
             if likely:
@@ -457,6 +457,16 @@ def _explaining(
             fruitless.append(cell)
         elif all(each.explained_by(likely[0]) for each in cells):
             return
+
+
+def _needs_each(cell: Evidence, change: Change) -> bool:
+    """
+    Whether a change makes each decision once, and gives another answer than without any one of its deviations.
+
+    A deviation that does not change the answer may only make the bound wider.
+    """
+    rests = (tuple(each for each in change if each != way) for way in change)
+    return len(dict(change)) == len(change) and all(cell.distinguishes(change, rest) for rest in rests)
 
 
 def _kind(cell: Evidence) -> tuple[frozenset[object], str, bool]:
@@ -492,11 +502,11 @@ def _affordable(some: Change, others: Iterable[Way], limit: float) -> Iterator[W
 
 
 def combined_with(cell: Evidence, one: Way, every: Sequence[Way]) -> Iterator[Change]:
-    """The pairs with `one` that explain a cell and give a different answer than `one` alone."""
+    """The pairs with `one` that explain a cell and give a different answer than either alone."""
     taken = one in every or (one[1] != CANONICAL and not has_row(*one))
     others = (other for other in every if taken and other[0] != one[0])
     explaining = ((one, other) for other in others if cell.explained_by((one, other)))
-    return (pair for pair in explaining if cell.distinguishes(pair, (one,)))
+    return (pair for pair in explaining if _needs_each(cell, pair))
 
 
 def arithmetic(cells: Sequence[Evidence], conforming: Sequence[Evidence]) -> Iterator[Candidate]:

@@ -157,7 +157,9 @@ MORE = {
         ),
         "fully_masked_row": f"without weights, three tensors as query, key and value: {BIAS}",
     },
-    ("torch.sdpa", "onnx.attention"): {"scale": "negate the scale and the query (in a layer: wq and bq)"},
+    ("torch.sdpa", "onnx.attention"): {
+        "scale": "if the scale is negative, pass -scale and negate the query (in a layer: wq and bq)"
+    },
 }
 
 # Pair -> what is said of its arguments; shapes and the order are followed as well, a window is not.

@@ -5,13 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from conformance.deviations.catalogue import evaluate
 from conformance.diagnosis import diagnosis
 from conformance.diagnosis.candidates import Candidate, Cause, pairs, shows_with_fewer
 from conformance.diagnosis.conditions import Condition
 from conformance.diagnosis.evidence import Change, Evidence
 from conformance.diagnosis.search import Search
 
-from .judged_cells import SIZES, bent, cell, flagged, padded, plain
+from .judged_cells import SIZES, bent, cell, flagged, padded, plain, reply
 
 BY = 0.1
 BOTH = {"value_path": "reversed", "scale": "none"}
@@ -148,3 +149,15 @@ def test_a_number_is_measured_beside_a_mistake_that_shows_in_every_call(mistake:
     found = diagnosis.diagnose([cell(plain(*size), both) for size in SIZES])
     assert [dict(cause.candidate.change) for cause in found.causes] == [both]
     assert found.unexplained == ()
+
+
+def test_a_second_deviation_that_only_widens_the_bound_is_no_part_of_a_pair() -> None:
+    """Where values are summed without their weights, no scale changes the output; a larger one widens its bound."""
+    summed = ("value_path", "summed")
+    asked = plain(2, 5, 7)
+    asked = asked.but(query=64.0 * asked.query, scale=0.01)
+    sums = evaluate(asked, dict([summed]), score="float32").reply["output"].values
+    inexact = replace(reply(asked, sums * (1.0 + 1e-4)), found=())
+    assert not inexact.explained_by((summed,))
+    assert inexact.explained_by((("scale", "none"), summed))
+    assert list(pairs([inexact] * 4, [(summed,)])) == []

@@ -63,7 +63,10 @@ def test_other_numbers_go_where_numbers_are_added() -> None:
 
 def test_what_helped_before_is_no_longer_needed() -> None:
     ways = ("scale", "square_root"), ("scale", CANONICAL)
-    assert change(*ways, TO_SDPA) == "no longer needed: negate the scale and the query (in a layer: wq and bq)"
+    assert (
+        change(*ways, TO_SDPA)
+        == "no longer needed: if the scale is negative, pass -scale and negate the query (in a layer: wq and bq)"
+    )
 
 
 def test_padding_is_cleaned_only_for_those_who_let_it_through() -> None:
