@@ -64,9 +64,9 @@ def _of_padded_head(multiple: int) -> Callable[[Problem], float]:
     )
 
 
-def _of_query_width(problem: Problem) -> float:
-    """Use 1/sqrt of the query width, which differs from a head only in mha."""
-    return problem.query.shape[-1] ** -0.5 if problem.operator == "mha" else problem.applied_scale
+def _of_query_width(problem: Problem, heads: int = 1) -> float:
+    """Use 1/sqrt of the query width, or of its share in one of several heads; it differs from a head only in mha."""
+    return (problem.query.shape[-1] / heads) ** -0.5 if problem.operator == "mha" else problem.applied_scale
 
 
 def _inverted(problem: Problem) -> float:
@@ -315,6 +315,7 @@ ROWS: tuple[Deviation, ...] = (
     _scale("default_if_zero", _default_if_zero),
     _scale("all_heads", lambda p: (p.num_heads * p.head_dim) ** -0.5),
     _scale("query_dim", _of_query_width),
+    _scale("query_dim_per_head", lambda p: _of_query_width(p, p.num_heads)),
     _scale("value_dim", lambda p: p.value_dim**-0.5),
     _scale("seq_len", lambda p: p.seq_len_k**-0.5),
     _scale("seq_len_q", lambda p: p.seq_len_q**-0.5),

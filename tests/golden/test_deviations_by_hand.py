@@ -499,6 +499,18 @@ def test_a_layer_may_scale_by_the_width_of_its_query() -> None:
     assert output(two_keys(), "scale=query_dim") == output(two_keys())
 
 
+def test_a_layer_may_scale_by_the_share_of_its_query_in_a_head() -> None:
+    """Six numbers for two heads of one, of which four are 0: a head is taken to be three wide."""
+    asked, other = two_heads(), 3.0 ** ((1.0 / 3.0) ** 0.5)
+    zeros = np.zeros((4, 2))
+    params = {**asked.params, "wq": np.concatenate([asked.params["wq"], zeros])}
+    wide = asked.but(query=np.concatenate([asked.query, np.zeros((1, 1, 4))], axis=-1), params=params)
+    assert output(wide) == output(asked)
+    first = (4.0 + 8.0 * other) / (1.0 + other)
+    assert output(wide, "scale=query_dim_per_head") == pytest.approx([first, 20.0])
+    assert output(asked, "scale=query_dim_per_head") == output(asked)
+
+
 @pytest.mark.parametrize("name", ["weights", "weights_mean"])
 def test_the_weights_of_all_heads_are_added(name: str) -> None:
     problem = two_heads(outputs=("output", name))

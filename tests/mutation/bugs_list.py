@@ -59,7 +59,8 @@ def _option(text: str, when: Condition) -> Option:
 
 
 def _read(given: str, text: str) -> Bug:
-    said = dict(_LINE.findall(text))
+    lines = _LINE.findall(text)
+    said = {key: " or ".join(text for each, text in lines if each == key) for key, _ in lines}
     when = Condition(**yaml.safe_load(said.get("When", "{}")))
     right = said["Right"].split(" or ")
     return Bug(

@@ -252,7 +252,7 @@ def head_width_from_the_model(
     """
     A head is taken to be as wide as its part of the model.
 
-    Right: fail
+    Right: scale=query_dim_per_head
     """
     q, k, v = projected(query, key, value, params, num_heads)
     return out(attend(q, k, v, mask, float((query.shape[-1] / num_heads) ** -0.5)), params)

@@ -54,7 +54,9 @@ def padded_items_skipped(
     """
     Items without a key are left out; a row that the mask empties is divided by zero.
 
-    Right: fail
+    Padded keys are cut off, and with them NaN in their values; the mask hides others by a weight of zero.
+
+    Right: fully_masked_row=nan when {slots: [mask]} or nonfinite_value=leaks when {slots: [mask]}
     """
     batch, heads, rows = query.shape[:3]
     answer = np.zeros((batch, heads, rows, value.shape[-1]), value.dtype)

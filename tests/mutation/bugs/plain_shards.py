@@ -67,7 +67,9 @@ def mask_row_for_the_first_query(
     """
     Rows of a mask or bias are added one by one to those of the logits, and one row for all queries ends with the first.
 
-    Right: mask_rows=first_1
+    A bias of -inf is added to NaN, and other rows do not hide it.
+
+    Right: mask_rows=first_1 or nonfinite_key=leaks_where_added
     """
     logits = scores(query, key)
     for row in range(query.shape[2]):
