@@ -371,6 +371,7 @@ class Search:
             whole = {each.candidate: self._with_parts(each) for each in rated}
             gains = {each.candidate: each.worth + sum(part.bits for part in whole[each.candidate][1]) for each in rated}
             best = max(rated, key=lambda each: (gains[each.candidate], len(whole[each.candidate][0].shows)))
+            best = self._cheapest_like(best, rated)
             if (pair := self._cheaper_pair(best, found)) is not None:
                 found.append(pair)
                 continue
@@ -382,6 +383,19 @@ class Search:
             ties = [each for each in rated if each.like(best) and whole[each.candidate][0].shows == taken.shows]
             self._accept(taken, parts, sorted(ties, key=lambda each: -each.worth)[:MAX_ALTERNATIVES])
             self.extend(len(self.causes) - 1)
+
+    def _cheapest_like(self, best: _Rated, rated: Sequence[_Rated]) -> _Rated:
+        """
+        The cheapest candidate with the same answers as the best in the cells that the best explains, else the best.
+
+        The best may explain more only because its bound is wider.
+        """
+        change, cells = best.candidate.change, [self.cells[n] for n in best.shows]
+        cheaper = (each for each in rated if each.candidate.change and each.candidate.bits < best.candidate.bits)
+        for each in sorted(cheaper, key=lambda each: each.candidate.bits) if change else ():
+            if not any(cell.distinguishes(each.candidate.change, change) for cell in cells):
+                return each
+        return best
 
     def _cheaper_pair(self, best: _Rated, found: Sequence[Candidate]) -> Candidate | None:
         """A pair of single deviations that explains all cells of the best for fewer bits, if it is not rated yet."""

@@ -161,3 +161,20 @@ def test_a_second_deviation_that_only_widens_the_bound_is_no_part_of_a_pair() ->
     assert not inexact.explained_by((summed,))
     assert inexact.explained_by((("scale", "none"), summed))
     assert list(pairs([inexact] * 4, [(summed,)])) == []
+
+
+def test_of_deviations_with_the_same_answers_the_cheapest_is_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Adding 0 to masked logits ignores the mask; its bound is wider in some call that has another mistake as well."""
+    ignored, adds = ("use[padding]", "ignored"), ("mask_fill", "adds_0")
+    cells = [replace(cell(padded(*size), dict([ignored])), found=()) for size in SIZES]
+    inexact = bent(padded(1, 11, 7), BY)
+    explained_by = Evidence.explained_by
+    monkeypatch.setattr(
+        Evidence,
+        "explained_by",
+        lambda self, change: explained_by(self, change) or (self is inexact and change == (adds,)),
+    )
+    search = Search([*cells, inexact])
+    search.take([Candidate((ignored,)), Candidate((adds,))])
+    assert [cause.candidate.change for cause in search.causes] == [(ignored,)]
+    assert len(search.causes[0].cells) == len(SIZES)
