@@ -371,7 +371,9 @@ class Search:
             whole = {each.candidate: self._with_parts(each) for each in rated}
             gains = {each.candidate: each.worth + sum(part.bits for part in whole[each.candidate][1]) for each in rated}
             best = max(rated, key=lambda each: (gains[each.candidate], len(whole[each.candidate][0].shows)))
-            best = self._cheapest_like(best, rated)
+            if self._has_cheaper_twin(best, found):
+                found.remove(best.candidate)
+                continue
             if (pair := self._cheaper_pair(best, found)) is not None:
                 found.append(pair)
                 continue
@@ -384,18 +386,22 @@ class Search:
             self._accept(taken, parts, sorted(ties, key=lambda each: -each.worth)[:MAX_ALTERNATIVES])
             self.extend(len(self.causes) - 1)
 
-    def _cheapest_like(self, best: _Rated, rated: Sequence[_Rated]) -> _Rated:
+    def _has_cheaper_twin(self, best: _Rated, found: Sequence[Candidate]) -> bool:
         """
-        The cheapest candidate with the same answers as the best in the cells that the best explains, else the best.
+        Whether a cheaper candidate gives the same answers in all cells of the best, and nothing more contradicts it.
 
-        The best may explain more only because its bound is wider.
+        The best may explain more cells only because its bound is wider.
         """
-        change, cells = best.candidate.change, [self.cells[n] for n in best.shows]
-        cheaper = (each for each in rated if each.candidate.change and each.candidate.bits < best.candidate.bits)
-        for each in sorted(cheaper, key=lambda each: each.candidate.bits) if change else ():
-            if not any(cell.distinguishes(each.candidate.change, change) for cell in cells):
-                return each
-        return best
+        cells, explained = [self.cells[n] for n in best.shows], frozenset(best.shows)
+        against = set(self._contradicting(best.candidate, explained))
+        change = best.candidate.change
+        cheaper = (each for each in found if each.change and each.bits < best.candidate.bits)
+        return bool(change) and any(
+            any(each.explains(cell) for cell in cells[:MAX_CELLS_FOR_PAIRS])
+            and not any(cell.distinguishes(each.change, change) for cell in cells)
+            and against.issuperset(self._contradicting(each, explained))
+            for each in cheaper
+        )
 
     def _cheaper_pair(self, best: _Rated, found: Sequence[Candidate]) -> Candidate | None:
         """A pair of single deviations that explains all cells of the best for fewer bits, if it is not rated yet."""
