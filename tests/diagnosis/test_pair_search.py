@@ -181,9 +181,9 @@ def test_of_deviations_with_the_same_answers_the_cheapest_is_the_cause(monkeypat
 
 
 def test_a_cheaper_deviation_that_other_calls_contradict_is_not_the_cause() -> None:
-    """Where all keys of a row are masked, a low fill and an ignored mask give the same; other masks are obeyed."""
-    fills = ("mask_fill", "minus_1e9")
-    every = padded(1, 5, 2)
+    """For a single key, an added number and an ignored mask are the same; other calls show that it is not ignored."""
+    fills = ("mask_fill", "adds_-100")
+    every = padded(1, 5, 1)
     cells = [replace(cell(every, dict([fills])), found=()), *(cell(padded(*size), {}) for size in SIZES)]
     search = Search(cells)
     search.take([Candidate((("use[padding]", "ignored"),)), Candidate((fills,))])
