@@ -42,7 +42,9 @@ REFUSALS: dict[Name, Refusal] = {
         "accepts a value with fewer positions than the key", "check that key and value have the same length"
     ),
     "key_batch": Refusal(
-        "accepts key and value with a smaller batch than the query", "check that the batch sizes agree", batch=True
+        "accepts a key and value whose batch is neither 1 nor that of the query",
+        "check that the batch sizes agree",
+        batch=True,
     ),
     "key_width": Refusal("accepts a key that is wider than the query", "check that query and key have the same width"),
     "query_width": Refusal("accepts a query that is wider than the query projection", "check the width of the query"),
@@ -53,7 +55,7 @@ REFUSALS: dict[Name, Refusal] = {
         "accepts a mask over more queries than there are", "check the mask against the number of queries", masks=1
     ),
     "mask_batch": Refusal(
-        "accepts a mask with a smaller batch than the query",
+        "accepts a mask whose batch is neither 1 nor that of the query",
         "check the mask against the batch size",
         masks=1,
         batch=True,
