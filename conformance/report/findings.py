@@ -78,7 +78,7 @@ def finding_text(finding: Finding) -> str:
 KINDS = {
     "precision": "could be rounding",
     "impossible": "more than rounding",
-    "semantic": "a known behaviour would explain it, but other calls contradict it",
+    "semantic": "a cause that the tool knows would explain this failure, but other calls rule it out",
     "invariant": "calls that must give equal results do not",
     "nondeterministic": "differs from call to call",
     "order_dependent": "depends on earlier calls",
