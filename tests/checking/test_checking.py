@@ -367,7 +367,7 @@ def test_what_has_no_consensus_is_observed_beside_a_mistake(
     """Be it one that shows with one kind of mask alone, one under which no bound is derived, or coarser arithmetic."""
     done = checked(given, "numerics/nonfinite/padding*", *globs)
     assert sentences(done) == [said]
-    leak = "lets NaN or infinity in the value of a masked key reach the output"
+    leak = "propagates NaN or infinity from V at a masked key to the output"
     assert f"observed: it {leak} (accepted; to require it: --declare nonfinite_value=leaks)" in done.notes
     assert not any("stepwise" in note for note in done.notes)
 
