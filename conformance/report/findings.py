@@ -78,7 +78,7 @@ def finding_text(finding: Finding) -> str:
 KINDS = {
     "precision": "could be rounding",
     "impossible": "more than rounding",
-    "semantic": "a cause that the tool knows would explain this failure, but other calls rule it out",
+    "semantic": "a known cause would explain this failure, but other calls rule it out",
     "invariant": "calls that must give equal results do not",
     "nondeterministic": "differs from call to call",
     "order_dependent": "depends on earlier calls",
@@ -123,7 +123,7 @@ def most_common(read: Iterable[Sequence[str]]) -> tuple[str, int]:
 
 # Class of a fail that is found by repeating calls -> what to change.
 LOOK_FOR = {
-    "nondeterministic": "in the function, disable dropout, as in inference; if there is none, look for a race "
+    "nondeterministic": "if the function uses dropout, disable it, as for inference; otherwise look for a race "
     "condition or uninitialised memory",
     "order_dependent": "in the function, look for a cache whose lookup key leaves out an input (such as the "
     "values of a mask); if there is no such cache, look for a buffer that one call writes and the next one reads",

@@ -47,7 +47,10 @@ REFUSALS: dict[Name, Refusal] = {
         batch=True,
     ),
     "key_width": Refusal("accepts a key that is wider than the query", "check that query and key have the same width"),
-    "query_width": Refusal("accepts a query that is wider than the query projection", "check the width of the query"),
+    "query_width": Refusal(
+        "accepts a query that is wider than the input of the query projection",
+        "check the width of the query against wq",
+    ),
     "mask_keys": Refusal(
         "accepts a mask over more keys than there are", "check the mask against the number of keys", masks=1
     ),

@@ -105,7 +105,7 @@ DIAGNOSES: dict[str, str] = {
     "next_head_in_float16": "applies the weights to the values of the next head, only in float16",
     "tf32": (
         "rounds like code that rounds the operands of matrix products to tf32: coarser than its arithmetic profile; "
-        "workaround: set the precision of matrix products to highest if this is not intended"
+        "workaround: if this rounding is not intended, set the precision of matrix products to 'highest'"
     ),
     "unheard_of": "",
 }

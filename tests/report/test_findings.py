@@ -133,8 +133,8 @@ def test_the_diagnosis_overrules_what_explains_a_cell_alone(tmp_path: Path) -> N
     assert reverses.ambiguous == ("it turns round, only now; no case distinguishes the two",)
     assert left.cells == (("a/one", subject), ("a/three", subject))
     assert finding_text(left) == (
-        "2 verdicts of torch.mha (fail: a cause that the tool knows would explain this failure, "
-        "but other calls rule it out; no cause found): "
+        "2 verdicts of torch.mha (fail: a known cause would explain this failure, but other calls rule it out; "
+        "no cause found): "
         "these calls alone suggest that it does not scale, but other calls contradict this: output: far off"
     )
 
