@@ -123,7 +123,7 @@ def most_common(read: Iterable[Sequence[str]]) -> tuple[str, int]:
 
 # Class of a fail that is found by repeating calls -> what to change.
 LOOK_FOR = {
-    "nondeterministic": "if the function uses dropout, disable it, as for inference; otherwise look for a race "
+    "nondeterministic": "in the function, disable dropout if it uses any; otherwise look for a race "
     "condition or uninitialised memory",
     "order_dependent": "in the function, look for a cache whose lookup key leaves out an input (such as the "
     "values of a mask); if there is no such cache, look for a buffer that one call writes and the next one reads",
