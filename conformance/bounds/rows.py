@@ -112,7 +112,7 @@ def rows(state: State, operands: Operands, rounds: Roundings, known: Array, roun
         terms=terms,
         mean_key=mean_key,
         var_logit=np.where(weighty, _reaching(np.where(live, var_logit, 0.0) + var_exp, probs), 0.0),
-        var_query=np.where(live.any(axis=-1, keepdims=True), var_query, 0.0) if np.any(var_query) else None,
+        var_query=np.where(live.any(axis=-1, keepdims=True), var_query, 0.0) if np.any(var_query > 0.0) else None,
         var_sum=np.where(terms > 0, var_sum, 0.0),
         lost=np.where(reachable, lost, 0.0),
         axis=kind.axis,

@@ -69,6 +69,16 @@ def _of_query_width(problem: Problem, heads: int = 1) -> float:
     return (problem.query.shape[-1] / heads) ** -0.5 if problem.operator == "mha" else problem.applied_scale
 
 
+def _to_the_power(power: float) -> Callable[[Problem], float]:
+    """Take a power of the scale: NaN for a negative scale."""
+
+    def factor(problem: Problem) -> float:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return float(np.power(np.float64(problem.applied_scale), power))
+
+    return factor
+
+
 def _inverted(problem: Problem) -> float:
     return 1.0 / problem.applied_scale if problem.applied_scale else 0.0
 
@@ -131,11 +141,11 @@ def _capped_before_scale(problem: Problem) -> Problem:
 
 
 def _capped_after(step: str) -> StepsMap:
-    """Apply the softcap to the logits after another step."""
+    """Apply the softcap to the logits after another step: a bias of -inf that was added is capped like any number."""
 
     def late(state: State) -> State:
         limit = state.problem.softcap
-        return state if limit is None else state.but(logits=softcapped(state.logits, limit))
+        return state if limit is None else state.but(logits=softcapped(state.logits, limit), bias=None)
 
     def apply(steps: Steps, _: str) -> Steps:
         uncapped = replace_step(steps, "softcap", lambda state: state.but(capped=state.scaled))
@@ -322,6 +332,7 @@ ROWS: tuple[Deviation, ...] = (
     _scale("squared", lambda p: p.applied_scale**2),
     _scale("given_times_default", _given_times_default),
     _scale("inverted", _inverted),
+    *(_scale(f"to_the_power_{power}", _to_the_power(power)) for power in (0.5, -0.5)),
     *(_scale(f"padded_{multiple}", _of_padded_head(multiple)) for multiple in (8, 16, 32, 64, 128)),
     Deviation("scale", "square_root", steps=wrapping("scale", _root_of_scale)),
     Deviation("bias_scale", "scaled", problem=_bias_scaled),

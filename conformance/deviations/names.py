@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from importlib.resources import files
-from math import log2
 from typing import Any
 
 # Kind of mistake -> its prior cost in bits. `diagnosis.explanation` adds the cost of a condition.
@@ -23,8 +22,10 @@ USUAL_BITS, COMMON_BITS, FRAMEWORK_BITS, KERNEL_BITS, RARE_BITS = BITS.values()
 PLAIN = frozenset({0.0, 1.0, 2.0, 0.5, 10.0, 100.0, *(10.0**n for n in range(-12, 10)), 65504.0})
 # Cost in bits of a round number, of any other number, and of the length of a tile or block.
 PLAIN_BITS, NUMBER_BITS, BLOCK_BITS = 4.0, 10.0, 3.0
-# Number of significant digits of any other number; float64 can show more, and each of them costs log2(10) bits.
+# Number of significant digits of any other number. float64 can show more, which cost EXACT_BITS in all: a reply that
+# needs them also determines them.
 DIGITS = 6
+EXACT_BITS = 2.0
 
 _SLOT = re.compile(r"(?P<family>\w+)\[(?P<slot>[^\]]+)\]")
 _NUMBER = re.compile(r"(?<![\d.])-?\d+(?:\.\d+)?(?:e-?\d+)?")
@@ -86,15 +87,15 @@ def bits_of(decision: str, name: str) -> float:
     """Return the cost in bits of a deviation: its prior, plus the cost of the numbers in its name."""
     line = words(decision, name)
     if line is not None and line.number is not None and line.kind == "common":
-        return COMMON_BITS + (PLAIN_BITS if _is_plain(line.number) else NUMBER_BITS + _further_digits(line.number))
+        return COMMON_BITS + (PLAIN_BITS if _is_plain(line.number) else NUMBER_BITS + _more_digits(line.number))
     cost = prior(decision, name)
     return cost + (BLOCK_BITS * len(re.findall(r"\d+", name)) if cost > FRAMEWORK_BITS else 0.0)
 
 
-def _further_digits(number: float) -> float:
-    """Return the cost in bits of the significant digits beyond DIGITS."""
+def _more_digits(number: float) -> float:
+    """Return the cost in bits of significant digits beyond DIGITS."""
     digits = Decimal(repr(number)).normalize().as_tuple().digits
-    return log2(10) * max(len(digits) - DIGITS, 0)
+    return EXACT_BITS if len(digits) > DIGITS else 0.0
 
 
 def _is_plain(number: float) -> bool:

@@ -68,6 +68,10 @@ def test_a_cap_after_the_bias_caps_it_too() -> None:
     case = problem([0.0, 0.0], mask_operands=(bias,))
     assert weights(case) == softmax(LOG3, 0.0)
     assert weights(case, softcap="after_bias") == softmax(1.0, 0.0)
+    masking = MaskOperand("bias", ("additive",), "float", np.asarray([LOG3, -np.inf])[None, None, None])
+    case = problem([0.0, 0.0], mask_operands=(masking,))
+    assert weights(case).tolist() == [1.0, 0.0]
+    assert weights(case, softcap="after_bias") == softmax(1.0, -2.0)
 
 
 def test_without_a_cap_its_deviations_change_nothing() -> None:

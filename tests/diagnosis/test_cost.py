@@ -1,6 +1,5 @@
 """What explanations cost: people's mistakes before kernels', plain numbers before others, one cause before two."""
 
-from math import log2
 
 import pytest
 
@@ -97,7 +96,9 @@ def test_the_number_of_a_name_is_put_into_its_sentence() -> None:
     assert find("polarity[attn_mask]", "ignore").remedy == "pass ~attn_mask"
 
 
-def test_each_digit_of_a_number_beyond_six_costs_as_much_as_a_digit_says() -> None:
-    six, eight = (bits_of("bias_scale", f"times_{number}") for number in ("0.693147", "0.69314718"))
-    assert eight - six == pytest.approx(2 * log2(10))
+def test_a_number_of_more_than_six_digits_costs_little_more() -> None:
+    """Otherwise a number in six digits and some failing calls in float64 would be the shorter description."""
+    numbers = ("0.693147", "0.69314718", "0.6931471805599453")
+    six, *more = (bits_of("bias_scale", f"times_{number}") for number in numbers)
+    assert [each - six for each in more] == [2.0, 2.0]
     assert bits_of("bias_scale", "times_0.7") == six

@@ -188,3 +188,13 @@ def test_a_cheaper_deviation_that_other_calls_contradict_is_not_the_cause() -> N
     search = Search(cells)
     search.take([Candidate((("use[padding]", "ignored"),)), Candidate((fills,))])
     assert [(cause.candidate.change, cause.guards[0].words) for cause in search.causes] == [((fills,), "")]
+
+
+def test_a_number_of_which_few_calls_show_all_digits_explains_all() -> None:
+    exact = {"softmax_denominator": "plus_0.6931471805599453"}
+    coarse = [cell(plain(*size), exact) for size in SIZES]
+    found = diagnosis.diagnose([*coarse, cell(plain(2, 5, 7, "float64"), exact)])
+    assert found.unexplained == ()
+    assert [round(float(cause.candidate.change[0][1].removeprefix("plus_")), 12) for cause in found.causes] == [
+        0.693147180560
+    ]

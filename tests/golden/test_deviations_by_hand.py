@@ -540,6 +540,12 @@ def test_the_scale_divides() -> None:
     assert output(one_query([0.0, LOG3], scale=0.0), "scale=inverted") == [6.0]
 
 
+@pytest.mark.parametrize(("power", "scale"), [("0.5", 4.0), ("-0.5", 0.25)])
+def test_the_scale_is_a_power_of_what_is_asked(power: str, scale: float) -> None:
+    assert output(one_query([0.0, LOG3], scale=scale), f"scale=to_the_power_{power}") == pytest.approx([76 / 10])
+    assert np.isnan(output(one_query([0.0, LOG3], scale=-scale), f"scale=to_the_power_{power}")).all()
+
+
 def test_powers_of_two_are_taken() -> None:
     assert output(one_query([0.0, 1.0]), "softmax_base=two") == pytest.approx([(4 + 2 * 8) / 3])
     assert output(one_query([0.0, 1.0], mask_operands=(added([[0, 1]]),)), "softmax_base=two") == pytest.approx(
@@ -1154,6 +1160,13 @@ def test_a_negative_offset_may_be_taken_for_zero() -> None:
         assert output(problem) == pytest.approx(usual)
         expected = [1.0, 1.5, 1.5] if offset == -1 else usual
         assert output(problem, "causal_alignment=never_negative") == pytest.approx(expected)
+
+
+def test_an_offset_may_have_the_wrong_sign() -> None:
+    values = [[[[1.0], [2.0]]]]
+    for offset, expected in ((-1, [1.5, 1.5, 1.5]), (0, [1.0, 1.5, 1.5]), (1, [0.0, 1.0, 1.5])):
+        flag = MaskOperand("is_causal", ("causal",), "flag", causal(3, 2, offset), offset=offset)
+        assert output(even(values, 3, flag), "causal_alignment=wrong_sign") == pytest.approx(expected)
 
 
 def test_the_bias_of_the_query_is_not_scaled() -> None:

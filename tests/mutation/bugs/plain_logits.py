@@ -52,7 +52,7 @@ def bias_in_units_of_log2(
     """
     For powers of two the scale has log2(e) in it, and the bias has not.
 
-    Right: bias_scale=times_0.693147
+    Right: bias_scale=times_0.6931471805599453
     """
     logits = scores(query, key, query.shape[-1] ** -0.5 * LOG2E)
     return np.asarray(softmax(hide(logits if bias is None else logits + bias, mask) / LOG2E) @ value)
