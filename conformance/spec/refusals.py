@@ -42,7 +42,7 @@ REFUSALS: dict[Name, Refusal] = {
         "accepts a value with fewer positions than the key", "check that key and value have the same length"
     ),
     "key_batch": Refusal(
-        "accepts a key and value whose batch is neither 1 nor that of the query",
+        "accepts a key and value with a smaller batch than the query (2 or more, which does not broadcast)",
         "check that the batch sizes agree",
         batch=True,
     ),
@@ -58,7 +58,7 @@ REFUSALS: dict[Name, Refusal] = {
         "accepts a mask over more queries than there are", "check the mask against the number of queries", masks=1
     ),
     "mask_batch": Refusal(
-        "accepts a mask whose batch is neither 1 nor that of the query",
+        "accepts a mask with a smaller batch than the query (2 or more, which does not broadcast)",
         "check the mask against the batch size",
         masks=1,
         batch=True,
