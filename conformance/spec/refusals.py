@@ -48,7 +48,7 @@ REFUSALS: dict[Name, Refusal] = {
     ),
     "key_width": Refusal("accepts a key that is wider than the query", "check that query and key have the same width"),
     "query_width": Refusal(
-        "accepts a query that is wider than the input of the query projection",
+        "accepts a query that is wider than the query projection takes",
         "check the width of the query against wq",
     ),
     "mask_keys": Refusal(

@@ -1,6 +1,5 @@
 """What explanations cost: people's mistakes before kernels', plain numbers before others, one cause before two."""
 
-
 import pytest
 
 from conformance.deviations.catalogue import TABLE, find
