@@ -82,7 +82,7 @@ def causal_end_with_the_sign_reversed(
     """
     Aligned at the last key, the diagonal is moved the other way.
 
-    Right: fail
+    Right: causal_alignment=wrong_sign
     """
     logits = scores(query, key)
     if is_causal:
