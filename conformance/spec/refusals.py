@@ -42,13 +42,13 @@ REFUSALS: dict[Name, Refusal] = {
         "accepts a value with fewer positions than the key", "check that key and value have the same length"
     ),
     "key_batch": Refusal(
-        "accepts a key and value with a smaller batch than the query (2 or more, which does not broadcast)",
+        "accepts a key and value whose batch size is smaller than the query's but not 1, so it cannot be broadcast",
         "check that the batch sizes agree",
         batch=True,
     ),
     "key_width": Refusal("accepts a key that is wider than the query", "check that query and key have the same width"),
     "query_width": Refusal(
-        "accepts a query that is wider than the query projection takes",
+        "accepts a query that is wider than the input width of the query projection (wq)",
         "check the width of the query against wq",
     ),
     "mask_keys": Refusal(
@@ -58,7 +58,7 @@ REFUSALS: dict[Name, Refusal] = {
         "accepts a mask over more queries than there are", "check the mask against the number of queries", masks=1
     ),
     "mask_batch": Refusal(
-        "accepts a mask with a smaller batch than the query (2 or more, which does not broadcast)",
+        "accepts a mask whose batch size is smaller than the query's but not 1, so it cannot be broadcast",
         "check the mask against the batch size",
         masks=1,
         batch=True,
