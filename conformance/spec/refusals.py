@@ -42,7 +42,7 @@ REFUSALS: dict[Name, Refusal] = {
         "accepts a value with fewer positions than the key", "check that key and value have the same length"
     ),
     "key_batch": Refusal(
-        "accepts a key and value whose batch size is smaller than the query's but not 1, so it cannot be broadcast",
+        "accepts a key and value whose batch size is smaller than the query's but not 1, so they cannot be broadcast",
         "check that the batch sizes agree",
         batch=True,
     ),
