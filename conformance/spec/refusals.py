@@ -73,7 +73,9 @@ REFUSALS: dict[Name, Refusal] = {
         masks=2,
     ),
     "lone_flag": Refusal(
-        "accepts a causal argument without the mask that this argument requires", "pass the mask as well", masks=1
+        "does not refuse a call that sets the causal argument without the mask that must be passed with it",
+        "pass the mask as well",
+        masks=1,
     ),
 }
 
