@@ -79,7 +79,7 @@ KINDS = {
     "precision": "could be rounding",
     "impossible": "more than rounding",
     "semantic": "a known cause would explain this failure, but other calls rule it out",
-    "invariant": "calls that must give equal results do not",
+    "invariant": "calls that must give equal results give different ones",
     "nondeterministic": "differs from call to call",
     "order_dependent": "depends on earlier calls",
     NOT_REFUSED: "no exception, where one is due",

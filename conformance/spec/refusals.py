@@ -73,7 +73,7 @@ REFUSALS: dict[Name, Refusal] = {
         masks=2,
     ),
     "lone_flag": Refusal(
-        "does not refuse a call that sets the causal argument without the mask that must be passed with it",
+        "accepts a call that sets the causal argument but does not pass the mask that this argument requires",
         "pass the mask as well",
         masks=1,
     ),
