@@ -163,7 +163,7 @@ def mutation(session: nox.Session) -> None:
     """Show that lying adapters and planted bugs are killed and rightly named: `nox -s mutation -- --sample 8`."""
     install(session, "-e", ".")
     session.chdir("tests")
-    session.run("python", "-m", "mutation.measure", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+    session.run("python", "-m", "mutation.mutation_session", *session.posargs, env={"OMP_NUM_THREADS": "1"})
 
 
 @nox.session
@@ -177,7 +177,7 @@ def faults(session: nox.Session) -> None:
 def everyday(session: nox.Session) -> None:
     """Write the everyday mistakes in many signatures; `check` names each: `nox -s everyday -- --only fill`."""
     install(session, "-e", ".")
-    session.run("python", "-m", "tests.everyday.measure", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+    session.run("python", "-m", "tests.everyday.everyday_session", *session.posargs, env={"OMP_NUM_THREADS": "1"})
 
 
 @nox.session

@@ -14,7 +14,7 @@ from conformance.gate.observations import Observed
 from conformance.report import write_reports
 from conformance.report.comparison_report import write_comparison_page
 
-from ..gate.sides import mean_row, nan_row, side
+from ..gate.handmade_comparisons import mean_row, nan_row, side
 from ..report.build_run import RunBuilder
 from ..report.demonstration import fill
 

@@ -10,7 +10,7 @@ from conformance.gate.comparison import compare
 from conformance.gate.observations import Observed
 from conformance.report.comparison_report import write_comparison_page
 
-from ..gate.sides import mean_row, nan_row, side
+from ..gate.handmade_comparisons import mean_row, nan_row, side
 
 pytestmark = pytest.mark.browser
 

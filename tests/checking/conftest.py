@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 
 @pytest.fixture
 def checked(tmp_path: Path) -> Callable[..., Checked]:
-    """Check `plain_sdpa:right` or any FILE:FUNCTION, on some cases."""
+    """Check `checked_sdpa:right` or any FILE:FUNCTION, on some cases."""
 
     def run(given: str, *globs: str, **options: object) -> Checked:
         target = parse_target(given if ".py:" in given else str(HERE / given.replace(":", ".py:")))

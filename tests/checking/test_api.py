@@ -13,7 +13,7 @@ from conformance.checking.target import CheckError
 
 @pytest.fixture(scope="module")
 def plain() -> ModuleType:
-    path = Path(__file__).parent / "plain_sdpa.py"
+    path = Path(__file__).parent / "checked_sdpa.py"
     specification = importlib.util.spec_from_file_location("plain_sdpa_of_the_test", path)
     assert specification
     assert specification.loader

@@ -27,7 +27,8 @@ def sentences(checked: Checked) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "given", ["plain_sdpa:right", "plain_sdpa:right_with_everything", "plain_sdpa:float32_inside", "plain_mha:right"]
+    "given",
+    ["checked_sdpa:right", "checked_sdpa:right_with_everything", "checked_sdpa:float32_inside", "checked_mha:right"],
 )
 def test_a_right_function_conforms_everywhere(checked: Check, given: str) -> None:
     done = checked(given)
@@ -38,7 +39,7 @@ def test_a_right_function_conforms_everywhere(checked: Check, given: str) -> Non
 
 
 def test_every_argument_that_is_named_is_used(checked: Check) -> None:
-    done = checked("plain_sdpa:right_with_everything", "causal/*", "parameters/*", "masks/additive*", "combined/*")
+    done = checked("checked_sdpa:right_with_everything", "causal/*", "parameters/*", "masks/additive*", "combined/*")
     assert done.decision.conforms, done.lines()
     log = records(done.run.folder)
     slots = {mask["slot"] for record in log for mask in record.get("route", ())}
@@ -48,9 +49,9 @@ def test_every_argument_that_is_named_is_used(checked: Check) -> None:
 
 
 def test_processes_share_the_cases(checked: Check) -> None:
-    done = checked("plain_sdpa:inverted_mask", "masks/key_padding*", "shapes/cross*", jobs=3)
+    done = checked("checked_sdpa:inverted_mask", "masks/key_padding*", "shapes/cross*", jobs=3)
     workers = {record["worker"] for record in records(done.run.folder) if record["type"] == "worker"}
-    assert workers == {f"plain_sdpa.inverted_mask ({part} of 3)" for part in (1, 2, 3)}
+    assert workers == {f"checked_sdpa.inverted_mask ({part} of 3)" for part in (1, 2, 3)}
     assert not done.decision.incomplete
     assert {cell.verdict for (case, _), cell in done.run.cells.items() if case.startswith("shapes/")} >= {"pass"}
     (cause,) = done.causes
@@ -58,14 +59,14 @@ def test_processes_share_the_cases(checked: Check) -> None:
 
 
 NAMED = {
-    "plain_sdpa:inverted_mask": "it reads True in mask as: ignore this key",
-    "plain_sdpa:no_scale": "it does not scale the logits",
-    "plain_sdpa:softmax_over_queries": "it takes the softmax over the queries",
-    "plain_sdpa:softmax_over_heads": "it takes the softmax over the heads",
-    "plain_sdpa:small_fill": "it adds -1e4 to masked logits: a masked key with a large logit still gets weight",
-    "plain_sdpa:mask_ignored": "it ignores mask",
-    "plain_mha:heads_interleaved": "it assigns columns h, h + num_heads, ... of the projections to head h",
-    "plain_mha:inverted_mask": "it reads True in mask as: ignore this key",
+    "checked_sdpa:inverted_mask": "it reads True in mask as: ignore this key",
+    "checked_sdpa:no_scale": "it does not scale the logits",
+    "checked_sdpa:softmax_over_queries": "it takes the softmax over the queries",
+    "checked_sdpa:softmax_over_heads": "it takes the softmax over the heads",
+    "checked_sdpa:small_fill": "it adds -1e4 to masked logits: a masked key with a large logit still gets weight",
+    "checked_sdpa:mask_ignored": "it ignores mask",
+    "checked_mha:heads_interleaved": "it assigns columns h, h + num_heads, ... of the projections to head h",
+    "checked_mha:inverted_mask": "it reads True in mask as: ignore this key",
 }
 
 
@@ -78,20 +79,20 @@ def test_a_mistake_is_named(checked: Check, given: str) -> None:
 
 
 def test_a_flag_that_is_ignored_is_named(checked: Check) -> None:
-    assert sentences(checked("plain_sdpa:causal_ignored", "causal/*")) == ["it ignores the causal argument"]
+    assert sentences(checked("checked_sdpa:causal_ignored", "causal/*")) == ["it ignores the causal argument"]
 
 
 OF_ADDED_MASK = ("masks/attention*", "masks/additive*", "shapes/self*")
 
 
 def test_a_function_that_adds_its_mask_is_told_how_to_check_it_so(checked: Check) -> None:
-    done = checked("plain_sdpa:added", *OF_ADDED_MASK)
+    done = checked("checked_sdpa:added", *OF_ADDED_MASK)
     assert sentences(done)[0].startswith("it adds the values of an integer or boolean mask (True as 1) to the logits")
     assert "if the argument mask is meant to be added to the logits, check with --map mask=bias" in done.lines()
 
 
 def test_a_dtype_in_which_every_call_raises_can_be_left_out(checked: Check, tmp_path: Path) -> None:
-    text = (HERE / "plain_sdpa.py").read_text(encoding="utf-8")
+    text = (HERE / "checked_sdpa.py").read_text(encoding="utf-8")
     text += "\n\ndef narrow(query, key, value, mask=None):\n    if query.dtype == np.float64:\n"
     text += "        raise TypeError('float64 is too wide')\n    return right(query, key, value, mask)\n"
     (tmp_path / "mine.py").write_text(text, encoding="utf-8")
@@ -122,13 +123,13 @@ def test_only_a_dtype_without_any_reply_is_suggested_to_be_left_out(
 
 
 def test_a_function_that_is_meant_to_add_its_mask_conforms(checked: Check) -> None:
-    done = checked("plain_sdpa:added", *OF_ADDED_MASK, calling=Calling(mapping={"mask": "bias"}))
+    done = checked("checked_sdpa:added", *OF_ADDED_MASK, calling=Calling(mapping={"mask": "bias"}))
     assert done.decision.conforms, done.lines()
     assert sum(cell.verdict == "pass" for cell in done.run.cells.values()) > 20
 
 
 def test_each_mistake_is_named_though_the_smallest_case_shows_another_in_half_precision(checked: Check) -> None:
-    done = checked("plain_sdpa:inverted_and_filled", "causal/offset/*", "degenerate/*", "masks/attention*")
+    done = checked("checked_sdpa:inverted_and_filled", "causal/offset/*", "degenerate/*", "masks/attention*")
     assert sorted(sentences(done)) == [
         "it reads True in mask as: ignore this key",
         "it returns NaN for a fully masked row, only in float16",
@@ -137,7 +138,7 @@ def test_each_mistake_is_named_though_the_smallest_case_shows_another_in_half_pr
 
 
 def test_an_accepted_behaviour_beside_a_mistake_is_observed_and_no_cause(checked: Check) -> None:
-    done = checked("plain_sdpa:inverted_with_nan_rows", "shapes/*", "masks/*", "degenerate/fully_masked_*")
+    done = checked("checked_sdpa:inverted_with_nan_rows", "shapes/*", "masks/*", "degenerate/fully_masked_*")
     assert sentences(done) == ["it reads True in mask as: ignore this key"]
     said = "it returns NaN for a fully masked row (accepted; to require it: --declare fully_masked_row=nan)"
     assert f"observed: {said}" in done.notes
@@ -147,12 +148,12 @@ def test_an_accepted_behaviour_beside_a_mistake_is_observed_and_no_cause(checked
     ("given", "mistake", "globs"),
     [
         (
-            "plain_sdpa:low_fill_of_the_mask_alone",
+            "checked_sdpa:low_fill_of_the_mask_alone",
             "it fills logits hidden by mask with -10, even those that another mask has set to -inf",
             ("numerics/nonfinite/*", "masks/attention_2d/*", "combined/attention/*", "causal/offset/*"),
         ),
         (
-            "plain_sdpa:low_fill_of_the_padding_alone",
+            "checked_sdpa:low_fill_of_the_padding_alone",
             (
                 "it fills logits hidden by key_padding_mask with a finite number such as -1e9, "
                 "so a row fully masked by key_padding_mask still attends to masked keys"
@@ -168,7 +169,7 @@ def test_nan_at_masked_keys_is_no_second_cause_beside_a_fill(
 
 
 def test_a_mistake_without_a_name_is_found(checked: Check) -> None:
-    done = checked("plain_sdpa:sine_of_the_output", "shapes/*")
+    done = checked("checked_sdpa:sine_of_the_output", "shapes/*")
     assert done.decision.exit_code == decision.REJECTED
     assert sentences(done)[0].startswith("no cause found (")
     assert " verdicts without a known cause in " in done.lines()[0]
@@ -308,7 +309,7 @@ def test_a_cause_is_told_where_nothing_but_relations_breaks(checked: Check, tmp_
 
 
 def test_of_what_has_a_cause_nothing_is_read_off_the_weights(checked: Check) -> None:
-    done = checked("plain_sdpa:no_scale", "shapes/lengths/*", "shapes/heads/*")
+    done = checked("checked_sdpa:no_scale", "shapes/lengths/*", "shapes/heads/*")
     patterns = [record["pattern"] for record in records(done.run.folder) if "pattern" in record]
     assert any(pattern.get("beyond") for pattern in patterns)
     assert not any("odd" in pattern for pattern in patterns)
@@ -321,7 +322,7 @@ HALF = (
 
 
 def test_coarser_arithmetic_is_named(checked: Check) -> None:
-    done = checked("plain_sdpa:half_inside", "shapes/*")
+    done = checked("checked_sdpa:half_inside", "shapes/*")
     assert done.decision.exit_code == decision.REJECTED
     assert sentences(done)[0].startswith("it rounds like code that rounds")
     assert "float16" in sentences(done)[0]
@@ -330,14 +331,14 @@ def test_coarser_arithmetic_is_named(checked: Check) -> None:
 @pytest.mark.parametrize(
     ("given", "seen", "said"),
     [
-        ("plain_sdpa:nan_in_fully_masked_rows", "fully_masked_row=nan", "returns NaN for a fully masked row"),
+        ("checked_sdpa:nan_in_fully_masked_rows", "fully_masked_row=nan", "returns NaN for a fully masked row"),
         (
-            "plain_sdpa:mean_of_fully_masked_rows",
+            "checked_sdpa:mean_of_fully_masked_rows",
             "fully_masked_row=uniform",
             "returns the mean of V over all keys for a fully masked row",
         ),
         (
-            "plain_sdpa:causal_at_the_end",
+            "checked_sdpa:causal_at_the_end",
             "causal_alignment=bottom_right",
             "aligns the causal mask to the last key (bottom right)",
         ),
@@ -352,13 +353,13 @@ def test_what_has_no_consensus_is_observed_and_fine(checked: Check, given: str, 
 @pytest.mark.parametrize(
     ("given", "said", "globs"),
     [
-        ("plain_sdpa:padding_inverted", "it reads True in key_padding_mask as: ignore this key", ("masks/key_*",)),
+        ("checked_sdpa:padding_inverted", "it reads True in key_padding_mask as: ignore this key", ("masks/key_*",)),
         (
-            "plain_sdpa:zeros_attended",
+            "checked_sdpa:zeros_attended",
             "it pads the keys with zeros to full blocks of 16 and does not mask the padding",
             ("masks/key_*", "shapes/cross*"),
         ),
-        ("plain_sdpa:half_inside", HALF, ("shapes/cross*",)),
+        ("checked_sdpa:half_inside", HALF, ("shapes/cross*",)),
     ],
 )
 def test_what_has_no_consensus_is_observed_beside_a_mistake(
@@ -373,7 +374,7 @@ def test_what_has_no_consensus_is_observed_beside_a_mistake(
 
 
 def test_the_first_line_counts_causes_apart_from_what_has_none(checked: Check) -> None:
-    done = checked("plain_sdpa:no_scale", "shapes/cross*", "shapes/self*")
+    done = checked("checked_sdpa:no_scale", "shapes/cross*", "shapes/self*")
     named = done.causes
     unnamed = replace(named[0], explained=False, kind="fail", count=3)
     assert " does not conform: 1 cause in " in headline("f", done.run, named, conforms=False)
@@ -385,7 +386,7 @@ def test_the_first_line_counts_causes_apart_from_what_has_none(checked: Check) -
 
 
 def test_replies_that_differ_each_time_are_a_cause(checked: Check) -> None:
-    done = checked("plain_sdpa:noise_left_on", "shapes/cross*")
+    done = checked("checked_sdpa:noise_left_on", "shapes/cross*")
     first, cause, fix, *_ = done.lines()
     assert " does not conform: 1 cause in " in first
     assert cause.startswith(
@@ -395,7 +396,7 @@ def test_replies_that_differ_each_time_are_a_cause(checked: Check) -> None:
 
 
 def test_what_is_declared_is_held_against_it(checked: Check) -> None:
-    done = checked("plain_sdpa:nan_in_fully_masked_rows", "degenerate/*", declare={"fully_masked_row": "zero"})
+    done = checked("checked_sdpa:nan_in_fully_masked_rows", "degenerate/*", declare={"fully_masked_row": "zero"})
     assert sentences(done) == ["it returns NaN for a fully masked row"]
     assert "--declare fully_masked_row=zero -k" in done.lines()[3]
 
@@ -426,14 +427,14 @@ def test_a_finite_fill_is_no_way_around_a_declared_row(
 
 
 def test_what_varies_fails(checked: Check) -> None:
-    done = checked("plain_sdpa:nan_where_every_row_is_dead", "degenerate/*")
+    done = checked("checked_sdpa:nan_where_every_row_is_dead", "degenerate/*")
     assert done.decision.exit_code == decision.REJECTED
     (said,) = [note for note in done.notes if note.startswith(VARIES)]
     assert "fully_masked_row=nan in " in said
     assert "fully_masked_row=zero in " in said
 
 
-@pytest.mark.parametrize("given", ["plain_sdpa:fully_masked_rows_by_batch", "plain_sdpa:one_query_not_causal"])
+@pytest.mark.parametrize("given", ["checked_sdpa:fully_masked_rows_by_batch", "checked_sdpa:one_query_not_causal"])
 def test_that_a_decision_varies_is_not_told_where_the_cause_is_named(checked: Check, given: str) -> None:
     done = checked(given, "degenerate/*", "causal/rectangular/*")
     assert done.decision.exit_code == decision.REJECTED
@@ -453,11 +454,11 @@ def test_each_decision_that_varies_is_told_by_itself() -> None:
 
 
 def test_what_true_means_can_be_declared(checked: Check) -> None:
-    assert checked("plain_sdpa:inverted_mask", "masks/*", declare={"polarity[mask]": "ignore"}).decision.conforms
+    assert checked("checked_sdpa:inverted_mask", "masks/*", declare={"polarity[mask]": "ignore"}).decision.conforms
 
 
 def test_coarser_arithmetic_is_told_and_not_taken(checked: Check) -> None:
-    done = checked("plain_sdpa:tf32_operands", "shapes/*")
+    done = checked("checked_sdpa:tf32_operands", "shapes/*")
     assert done.decision.exit_code == decision.REJECTED
     assert any(
         "would conform under tf32" in note and "if this is intended, use --profile tf32" in note for note in done.notes
@@ -466,7 +467,7 @@ def test_coarser_arithmetic_is_told_and_not_taken(checked: Check) -> None:
 
 def test_no_profile_is_told_that_says_nothing_of_the_dtype(checked: Check) -> None:
     """--profile bfloat16_operands would be taken for float32 alone."""
-    done = checked("plain_sdpa:bfloat16_operands_in_half", "shapes/*", "numerics/half/*")
+    done = checked("checked_sdpa:bfloat16_operands_in_half", "shapes/*", "numerics/half/*")
     assert done.decision.exit_code == decision.REJECTED
     assert not any("--profile" in note for note in done.notes)
 
@@ -479,40 +480,40 @@ def test_a_folder_that_another_check_takes_meanwhile_is_refused(
 
     monkeypatch.setattr(RunLog, "create", taken)
     with pytest.raises(CheckError, match="has a run already: choose another --out"):
-        checked("plain_sdpa:right", "shapes/*")
+        checked("checked_sdpa:right", "shapes/*")
 
 
 def test_coarser_arithmetic_can_be_meant(checked: Check) -> None:
-    assert checked("plain_sdpa:tf32_operands", "shapes/*", profile="tf32").decision.conforms
+    assert checked("checked_sdpa:tf32_operands", "shapes/*", profile="tf32").decision.conforms
 
 
 def test_float64_that_is_computed_in_float32_is_told(checked: Check) -> None:
     assert (
         "arithmetic: in float64, it computes in float32 (profile float32)"
-        in checked("plain_sdpa:float32_inside", "numerics/*").notes
+        in checked("checked_sdpa:float32_inside", "numerics/*").notes
     )
 
 
 def test_an_exception_is_an_error_with_its_text(checked: Check) -> None:
-    done = checked("plain_sdpa:raises_with_a_mask", "masks/attention_2d/*")
+    done = checked("checked_sdpa:raises_with_a_mask", "masks/attention_2d/*")
     assert sentences(done) == ["error: NotImplementedError: masks come later"]
 
 
 def test_of_a_pair_the_first_is_the_output(checked: Check) -> None:
-    done = checked("plain_sdpa:returns_a_pair", "shapes/cross*")
+    done = checked("checked_sdpa:returns_a_pair", "shapes/cross*")
     assert done.decision.conforms
     assert any("it returns the output and " in note for note in done.notes)
 
 
 def test_a_crash_costs_the_calls_that_crash(checked: Check) -> None:
-    done = checked("plain_sdpa:dies_on_one_query", "causal/rectangular/*")
+    done = checked("checked_sdpa:dies_on_one_query", "causal/rectangular/*")
     verdicts = {cell.verdict for cell in done.run.cells.values()}
     assert verdicts == {"pass", "crash"}
     assert sentences(done)[0].startswith("crash: ")
 
 
 def test_a_hang_costs_the_calls_that_hang(checked: Check) -> None:
-    done = checked("plain_sdpa:hangs_on_one_query", "causal/rectangular/*", timeout=1.0)
+    done = checked("checked_sdpa:hangs_on_one_query", "causal/rectangular/*", timeout=1.0)
     assert {cell.verdict for cell in done.run.cells.values()} == {"pass", "timeout"}
 
 
@@ -523,7 +524,7 @@ def test_a_file_that_cannot_be_imported_says_why(checked: Check, tmp_path: Path)
 
 
 def test_what_stands_beside_the_function_is_found(checked: Check, tmp_path: Path) -> None:
-    right = (Path(__file__).parent / "plain_sdpa.py").read_text(encoding="utf-8")
+    right = (Path(__file__).parent / "checked_sdpa.py").read_text(encoding="utf-8")
     (tmp_path / "kernels.py").write_text(right, encoding="utf-8")
     (tmp_path / "mine.py").write_text(
         "from kernels import right\n\ndef attend(q, k, v, mask=None):\n    return right(q, k, v, mask)\n",
@@ -533,15 +534,15 @@ def test_what_stands_beside_the_function_is_found(checked: Check, tmp_path: Path
 
 
 def test_the_adapter_that_was_written_stays_and_can_be_used(checked: Check) -> None:
-    done = checked("plain_sdpa:right", "shapes/cross*")
+    done = checked("checked_sdpa:right", "shapes/cross*")
     adapter = read_adapter(done.run.folder / ADAPTER)
-    assert adapter.name == "plain_sdpa.right"
+    assert adapter.name == "checked_sdpa.right"
 
 
 def test_one_case_can_be_checked_again(checked: Check) -> None:
     case = "shapes/cross_attention/three_tensors[operator=sdpa]"
-    done = checked("plain_sdpa:no_scale", case)
-    assert list(done.run.cells) == [(case, "plain_sdpa.no_scale")]
+    done = checked("checked_sdpa:no_scale", case)
+    assert list(done.run.cells) == [(case, "checked_sdpa.no_scale")]
     assert done.lines()[3].endswith(f"-k '{case}'")
 
 
@@ -563,7 +564,7 @@ def test_what_cannot_be_done_says_why(
     checked: Check, globs: tuple[str, ...], options: dict[str, str], said: str
 ) -> None:
     with pytest.raises(CheckError, match=said):
-        checked("plain_sdpa:right", *globs, **options)
+        checked("checked_sdpa:right", *globs, **options)
 
 
 def test_causes_that_differ_in_a_number_of_their_condition_are_two() -> None:
@@ -581,7 +582,7 @@ def test_causes_that_differ_in_a_number_of_their_condition_are_two() -> None:
 def test_a_pattern_is_read_where_it_can_be_seen(checked: Check) -> None:
     """One key is the simplest case of this mistake, and no picture."""
     chosen = ("shapes/lengths/one_key*", "shapes/cross_attention/three*")
-    done = checked("plain_sdpa:softmax_over_heads", *chosen)
+    done = checked("checked_sdpa:softmax_over_heads", *chosen)
     red = [case for (case, _), cell in done.run.cells.items() if cell.verdict == "fail"]
     assert "shapes/lengths/one_key[operator=sdpa]" in red
     read = [case for case, subject in done.run.judged if "pattern" in done.run.cells.record((case, subject))]

@@ -78,7 +78,7 @@ def test_the_example_is_written_once_and_its_mistake_is_named(ended: Callable[[s
 
 
 def test_it_tells_as_much_as_is_asked_for(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text((HERE / "plain_sdpa.py").read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "mine.py").write_text((HERE / "checked_sdpa.py").read_text(encoding="utf-8"), encoding="utf-8")
     command = ("check", "mine.py:inverted_mask", "-k", "masks/key_padding/holes*", "--durations", "2")
     brief, full = (conformance(*command, level, cwd=tmp_path) for level in ("-q", "-v"))
     assert brief.stderr == ""
@@ -109,13 +109,13 @@ def test_the_example_conforms_once_corrected(tmp_path: Path) -> None:
         ([], "no function given: expected FILE:FUNCTION, such as mine.py:attention, or --example"),
         (["nowhere.py:f"], "there is no file nowhere.py"),
         (["nowhere.py:f", "--example"], "--example writes its own function: leave FILE:FUNCTION out"),
-        (["plain_sdpa.py:rihgt"], "did you mean right?"),
-        (["plain_sdpa.py:right", "--declare", "dead=nan"], "there is no decision 'dead'"),
-        (["plain_sdpa.py:right", "--operator", "sdap"], "invalid choice: 'sdap'"),
+        (["checked_sdpa.py:rihgt"], "did you mean right?"),
+        (["checked_sdpa.py:right", "--declare", "dead=nan"], "there is no decision 'dead'"),
+        (["checked_sdpa.py:right", "--operator", "sdap"], "invalid choice: 'sdap'"),
     ],
 )
 def test_wrong_usage_says_what_is_wrong_and_leaves_nothing(tmp_path: Path, arguments: list[str], said: str) -> None:
-    (tmp_path / "plain_sdpa.py").write_bytes((HERE / "plain_sdpa.py").read_bytes())
+    (tmp_path / "checked_sdpa.py").write_bytes((HERE / "checked_sdpa.py").read_bytes())
     done = conformance("check", *arguments, cwd=tmp_path)
     assert done.returncode == 4
     assert said in done.stderr
@@ -124,7 +124,7 @@ def test_wrong_usage_says_what_is_wrong_and_leaves_nothing(tmp_path: Path, argum
 
 
 def test_a_run_folder_is_not_written_over(tmp_path: Path) -> None:
-    again = ("check", str(HERE / "plain_sdpa.py:right"), "-k", "shapes/cross*", "--out", "out")
+    again = ("check", str(HERE / "checked_sdpa.py:right"), "-k", "shapes/cross*", "--out", "out")
     assert conformance(*again, cwd=tmp_path).returncode == 0
     done = conformance(*again, cwd=tmp_path)
     assert (done.returncode, "out has a run already: choose another --out" in done.stderr) == (4, True)

@@ -15,14 +15,14 @@ from conformance.checking.function_check import load_cases
 pytest_plugins = ("pytester",)
 
 ROOT = Path(__file__).parents[2]
-PLAIN = Path(__file__).parent / "plain_sdpa.py"
+PLAIN = Path(__file__).parent / "checked_sdpa.py"
 SDPA = [case.id for case in load_cases("sdpa")]
 OFFSET = [name for name in SDPA if name.startswith("causal/offset/")]
 LOG = "checks.jsonl"
 
 THREE_LINES = """
 import conformance.pytest
-from plain_sdpa import right
+from checked_sdpa import right
 test_attention = conformance.pytest.cases(right{})
 """
 
@@ -64,7 +64,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
-    (pytester.path / "plain_sdpa.py").write_text(PLAIN.read_text(encoding="utf-8"), encoding="utf-8")
+    (pytester.path / "checked_sdpa.py").write_text(PLAIN.read_text(encoding="utf-8"), encoding="utf-8")
     return pytester
 
 
@@ -155,7 +155,7 @@ def test_each_test_has_options_and_a_check_of_its_own(project: pytest.Pytester) 
     stood_in(project, {}).makepyfile(
         test_mine="""
         import conformance.pytest
-        from plain_sdpa import no_scale, right
+        from checked_sdpa import no_scale, right
 
         test_right = conformance.pytest.cases(right, cases=["causal/offset/*"], declare={"fully_masked_row": "nan"})
         test_no_scale = conformance.pytest.cases(no_scale, cases=["causal/offset/moved_*"], timeout=5)
@@ -175,7 +175,7 @@ def test_a_marked_function_is_called_where_its_case_is_accepted_and_cannot_forge
     stood_in(project, FAILS).makepyfile(
         test_mine="""
         import pytest
-        from plain_sdpa import right
+        from checked_sdpa import right
 
         @pytest.mark.conformance(function=right, cases=["causal/offset/*"])
         def test_marked(conformance_case):
@@ -301,7 +301,7 @@ def test_a_share_counts_what_was_judged(found: list[CaseOutcome], least: float, 
     ],
 )
 def test_a_mistake_is_told_in_words(project: pytest.Pytester, source: str, said: str) -> None:
-    project.makepyfile(test_mine=f"import conformance.pytest, pytest\nfrom plain_sdpa import right\n{source}\n")
+    project.makepyfile(test_mine=f"import conformance.pytest, pytest\nfrom checked_sdpa import right\n{source}\n")
     done = run(project)
     done.assert_outcomes(errors=1)
     done.stdout.fnmatch_lines([said])
@@ -319,7 +319,7 @@ def test_a_wrong_function_is_named_and_its_command_shows_it_again(project: pytes
     assert done.outlines.count("workaround: multiply the query (in a layer: wq and bq) by the scale") == failed
     again = next(line for line in done.outlines if line.startswith("rerun: "))
     command = shlex.split(again.removeprefix("rerun: "))
-    assert command[:4] == ["conformance", "check", "plain_sdpa.py:no_scale", "-k"]
+    assert command[:4] == ["conformance", "check", "checked_sdpa.py:no_scale", "-k"]
     shown = subprocess.run(
         [sys.executable, "-m", *command], cwd=project.path, capture_output=True, text=True, check=False, timeout=240
     )

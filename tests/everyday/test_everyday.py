@@ -7,8 +7,8 @@ import pytest
 from conformance.diagnosis.conditions import Condition, always
 from tests.mutation.scoring import Named, Option, Said
 
-from .measure import PairTrial, Trial, outcome_of, pair_outcome, pair_trials, trials, tried
-from .mistakes import MHA, MISTAKES, SDPA, Mistake
+from .everyday_mistakes import MHA, MISTAKES, SDPA, Mistake
+from .everyday_session import PairTrial, Trial, outcome_of, pair_outcome, pair_trials, trials, tried
 from .writing import ARGUMENTS, written
 
 IGNORED = next(each for each in MISTAKES if each.name == "causal ignored")

@@ -13,7 +13,7 @@ from conformance.gate.comparison import Comparison, compare
 from conformance.gate.decision import CONFORMS, INCOMPLETE, NOTHING, REJECTED
 from conformance.gate.observations import Observed
 
-from .sides import MACHINE, SUBJECT, mean_row, nan_row, side
+from .handmade_comparisons import MACHINE, SUBJECT, mean_row, nan_row, side
 
 PASS = Observed("pass", budget=0.3, bits="b1")
 NAN_DECLARED = Observed("dialect", budget=0.3, bits="b2", declared={"fully_masked_row": "nan"})

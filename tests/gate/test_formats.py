@@ -17,7 +17,7 @@ from conformance.gate.formats import FORMATS, ComparisonFile, VerdictFile, schem
 from conformance.gate.observations import Observed
 from conformance.gate.run_ending import write_verdict
 
-from .sides import SUBJECT, mean_row, nan_row, side
+from .handmade_comparisons import SUBJECT, mean_row, nan_row, side
 
 KNOWN = {"live": 1, "dead": ["known.yaml:3 (x): y"], "too_wide": [], "expired": [], "not_reached": []}
 CELLS = [

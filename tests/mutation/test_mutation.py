@@ -18,8 +18,8 @@ from .bugs.pieces import Array, attend
 from .bugs_list import bugs
 from .effects import Effects, every_case
 from .leaking import function_leaks, leaks
-from .measure import judged_bug, judged_mutant, row_of, run_mutant
 from .mutants import Choice, Lied, Mutant, asked_of
+from .mutation_session import judged_bug, judged_mutant, row_of, run_mutant
 from .scoring import Named, Option, Said, outcome, said_of, score
 
 ARITHMETIC_NAMES = {each.name for each in ARITHMETIC}

@@ -13,8 +13,8 @@ from conformance.report import Run, load_run
 from conformance.report.findings import Finding, findings
 
 from .bugs_list import bugs
-from .measure import quietly, run_mutant
 from .mutants import Lied, Mutant
+from .mutation_session import quietly, run_mutant
 
 PAGE = Path(__file__).parents[2] / "docs" / "mutation.md"
 ROW = re.compile(r"^\| [^|]+ \| `(?P<judged>[^`|]+)` \| (?P<cases>`[^|]+`) \| (?P<printed>[^|`]+) \|$", re.MULTILINE)

@@ -28,7 +28,7 @@ from conformance.engine.job import RunListener
 from conformance.engine.run_folder import Run
 from tests.mutation.scoring import Named, Option, Said, said_of
 
-from .mistakes import MISTAKES, Mistake
+from .everyday_mistakes import MISTAKES, Mistake
 from .writing import ARGUMENTS, written
 
 SEED = 16
