@@ -1,7 +1,8 @@
-"""Importing us imports no framework and no adapter; and the check of it can fail."""
+"""Importing us imports no framework and no adapter; and the check of it can fail. No file name occurs twice."""
 
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,11 @@ def test_the_check_sees_a_framework(tmp_path: Path, name: str) -> None:
     (tmp_path / "conformance" / "__init__.py").touch()
     (tmp_path / "conformance" / "guilty.py").write_text(f"import {name}\n", encoding="utf-8")
     assert name in loaded(IMPORT_ALL, tmp_path)
+
+
+def test_no_file_name_occurs_twice() -> None:
+    """But for names that Python and pytest give a meaning."""
+    root = Path(__file__).parents[1]
+    folders = ("conformance", "adapters", "benchmarks", "tests")
+    names = Counter(path.name for folder in folders for path in (root / folder).rglob("*.py"))
+    assert {name for name, count in names.items() if count > 1} == {"__init__.py", "conftest.py"}
