@@ -1,4 +1,4 @@
-"""One call of an OpenVINO model in a process that is not used again: for calls after which a process is not sound."""
+"""One call of an OpenVINO model in a new process, because some calls leave their process in an unusable state."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import openvino
 
-# One call in a process that is not used again.
+# The program of the new process. `alone` adds a first line that sets CPU to the settings.
 ALONE = """
 import os, sys
 import numpy as np, openvino
@@ -24,7 +24,14 @@ os._exit(0)
 
 
 def alone(model: Any, arrays: Sequence[Any], settings: Mapping[str, Any]) -> Any:
-    """The output of one call in a process of its own; this process ends as that one does."""
+    """
+    Return the output of one call that is made in a new process.
+
+    If a signal kills the new process, this process sends the same signal to itself.
+
+    Raises:
+        RuntimeError: the new process ends with an error; the text is its standard error.
+    """
     with TemporaryDirectory() as place:
         openvino.save_model(model, f"{place}/model.xml", compress_to_fp16=False)
         np.savez(f"{place}/inputs.npz", *arrays)

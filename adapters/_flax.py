@@ -1,4 +1,4 @@
-"""Flax's attention layers as compiled functions of their parameters and inputs: linen's and nnx's."""
+"""The attention layers of flax.linen and flax.nnx as compiled functions of their parameters and inputs."""
 
 from collections.abc import Callable
 from functools import cache
@@ -8,13 +8,20 @@ import jax
 import jax.numpy as jnp
 from flax import linen, nnx
 
-# Query, key and value, with or without a mask, to the output and, where they are asked for, the weights.
+# A function of query, key and value, with an optional mask and flags. It returns the output and the weights. If weights
+# are not requested, it returns None in their place.
 Attend = Callable[..., tuple[Any, Any]]
 
 
 @cache
 def built(variant: str, widths: tuple[int, ...], dtype: str, *, biases: bool, dropout: float, past: int) -> Any:
-    """The layer of these widths, under jax.jit; with a past it decodes."""
+    """
+    Return the layer of these widths as a function that jax.jit compiles. With a past, the layer decodes.
+
+    The function returns (output, weights) and the gradients. The gradients are empty if `wanted` is None.
+
+    widths: num_heads, num_kv_heads, head_dim, query_dim, kdim and output_dim. past: its length; 0 means no past.
+    """
     heads, _, head_dim, _, _, output_dim = widths
     common = {"use_bias": biases, "dtype": dtype, "param_dtype": dtype, "decode": past > 0}
     common |= {"num_heads": heads, "qkv_features": heads * head_dim, "out_features": output_dim}
@@ -37,7 +44,7 @@ def built(variant: str, widths: tuple[int, ...], dtype: str, *, biases: bool, dr
 def linen_layer(
     common: dict[str, Any], widths: tuple[int, ...], params: Any, key: Any, value: Any, *, sow: bool
 ) -> Attend:
-    """flax.linen.MultiHeadDotProductAttention; if it decodes, with a cache of the length of key and value."""
+    """Return the call of flax.linen.MultiHeadDotProductAttention. If it decodes, its cache is as long as `key`."""
     layer = linen.MultiHeadDotProductAttention(**common)
     state = {"params": params}
     if common["decode"]:
@@ -55,7 +62,7 @@ def linen_layer(
 def nnx_layer(
     common: dict[str, Any], widths: tuple[int, ...], params: Any, key: Any, _value: Any, *, sow: bool
 ) -> Attend:
-    """flax.nnx.MultiHeadAttention; if it decodes, with a cache of the length of key and value."""
+    """Return the call of flax.nnx.MultiHeadAttention. If it decodes, its cache is as long as `key`."""
     options = common | differing(widths) | {"in_features": widths[3]}
     layer = nnx.eval_shape(lambda: nnx.MultiHeadAttention(**options, rngs=nnx.Rngs(0)))
     for part, arrays in params.items():
@@ -72,14 +79,19 @@ def nnx_layer(
 
 
 def differing(widths: tuple[int, ...]) -> dict[str, int]:
-    """What flax.nnx is told of key and value where they differ from the query."""
+    """Return the arguments that flax.nnx needs if the width or the heads of key and value differ from the query's."""
     heads, kv_heads, _, query_dim, kv_dim, _ = widths
     found = {} if kv_dim == query_dim else {"in_kv_features": kv_dim}
     return found | ({} if kv_heads == heads else {"num_kv_heads": kv_heads})
 
 
 def decoded(attend: Attend, past: int) -> Attend:
-    """One query at a time, with its key; the first stands for those of the past, whose replies are dropped."""
+    """
+    Return a function that calls `attend` once for each key, with one query, one key and one value.
+
+    Each key of the past is passed with the first query, and the results of these calls are dropped. Each other key is
+    passed with the query of its own position.
+    """
 
     def in_steps(query: Any, key: Any, value: Any, mask: Any = None, **flags: Any) -> tuple[Any, Any]:
         replies = []

@@ -1,4 +1,4 @@
-"""JAX's arithmetic of attention and what ran: shared by the adapters that run on JAX alone."""
+"""The arithmetic of attention in JAX, and the evidence of what ran. The adapters that run only on JAX share them."""
 
 import os
 from typing import Any
@@ -10,7 +10,12 @@ from conformance.bridge import Declaration, Profile
 
 
 def fused_declaration(dtype: str, device: str = "cpu") -> Declaration:
-    """The arithmetic of jax.nn.dot_product_attention: canonical, and a softmax that is always in float32."""
+    """
+    Return the declaration of jax.nn.dot_product_attention: canonical, with a softmax that is always in float32.
+
+    In a float64 call, the logits and the weights are in float32, too. In a float32 call on CUDA, the operands of matrix
+    products may be rounded to TF32.
+    """
     if dtype == "float32" and device == "cuda":
         rounded = Profile.ordinary(dtype).but(mm="tf32")
         return Declaration(rounded, evidence="jax.lax.Precision.DEFAULT: on GPU uses tensorfloat32 where available")
@@ -21,7 +26,7 @@ def fused_declaration(dtype: str, device: str = "cpu") -> Declaration:
 
 
 def jax_evidence(*others: Any) -> dict[str, Any]:
-    """What runs: versions of JAX and of modules built on it, device, 64-bit types, threads."""
+    """Return what runs: the versions of JAX, `others` and NumPy, the device, 64-bit types, threads and XLA_FLAGS."""
     return {
         "versions": {module.__name__: module.__version__ for module in (jax, *others, np)},
         "device": str(jax.devices()[0]),

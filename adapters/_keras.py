@@ -1,4 +1,4 @@
-"""Keras' arithmetic, how its layers are called, and what ran: shared by the keras adapters on every backend."""
+"""The profiles, layer arguments, replies and evidence of Keras, shared by the keras adapters on every backend."""
 
 import importlib.metadata
 import os
@@ -17,23 +17,26 @@ from ._releases import known
 
 MASKS = ("query_mask", "value_mask", "key_mask", "attention_mask", *ATTACHED)
 KERAS = "https://github.com/keras-team/keras/blob/01a4a576bcf765dcce90b79e33297561982df460/keras/src"
-# Where Keras maps float64 to float32 off TensorFlow, "to be aligned with JAX's default behavior".
+# This file maps float64 to float32 on every backend except TensorFlow, "to be aligned with JAX's default behavior".
 RESULT_TYPE = f"{KERAS}/backend/common/dtypes.py"
 
 
-# What of the worker's environment its replies may depend on.
+# The environment variables of the worker on which its replies may depend.
 VARIABLES = ("OMP_NUM_THREADS", "JAX_ENABLE_X64", "JAX_PLATFORMS", "XLA_FLAGS")
 
-# The initializer of weights that are set before every call: JAX compiles a random one for each shape and dtype.
+# The kernel initializer. Its values are never used, because the weights are set before every call. JAX would
+# compile a random initializer for each shape and dtype.
 UNUSED = "zeros"
 
 
 def attention_profile(backend: str, dtype: str) -> Profile:
     """
-    The arithmetic of keras.ops.dot_product_attention.
+    Return the profile of keras.ops.dot_product_attention.
 
-    Off TensorFlow float64 is computed in float32. TensorFlow holds the scale in float32, stores the logits of half
-    precision in it, and accumulates float16 in float16; without oneDNN its bfloat16 products are truncated.
+    The scale is a float32 number. On every backend except TensorFlow, float64 is computed in float32.
+
+    TensorFlow stores half-precision logits in half precision and accumulates float16 products in float16. If Eigen
+    computes bfloat16 instead of oneDNN, bfloat16 products are truncated.
     """
     if dtype in ("float64", "float32"):
         return Profile.uniform(dtype if backend == "tensorflow" else "float32").but(scale="float32")
@@ -45,9 +48,10 @@ def attention_profile(backend: str, dtype: str) -> Profile:
 
 def layer_profile(facts: Facts) -> Profile:
     """
-    The arithmetic of an attention layer.
+    Return the profile of an attention layer.
 
-    Operator by operator with scores, and over one of several axes; without as keras.ops does it.
+    If the call requests attention weights, or in the variant [axes], each step is a separate operator. Otherwise, the
+    profile is that of keras.ops.dot_product_attention.
     """
     backend = keras.backend.backend()
     if "weights" not in facts.outputs and facts.variant != "axes":
@@ -63,7 +67,7 @@ def layer_profile(facts: Facts) -> Profile:
 
 
 def layer_arguments(call: Call) -> dict[str, Any]:
-    """Query, value, key, masks and flags of an attention layer, by name."""
+    """Return the arguments of an attention layer by name: query, value, key, masks and flags."""
     inputs = {"query": call.query, "value": call.value, "key": call.key}
     masks = {slot: call.arguments[slot] for slot in MASKS if slot in call.arguments}
     return {
@@ -74,19 +78,23 @@ def layer_arguments(call: Call) -> dict[str, Any]:
 
 
 def layer_reply(call: Call, result: Any) -> dict[str, Any]:
-    """What was asked for, of an output or a pair of output and scores."""
+    """Return the requested outputs by name. `result` is the output or, with weights, (output, weights)."""
     found = result if "weights" in call.facts.outputs else (result,)
     return {name: keras.ops.convert_to_numpy(found[("output", "weights").index(name)]) for name in call.facts.outputs}
 
 
 def sliding_window(call: Call) -> int | None:
-    """How far the window of a call reaches to either side, counting the query's own position."""
+    """
+    Return the argument `sliding_window` of the layer, or None if the call has no window.
+
+    It is the number of positions that the window covers to one side, plus one for the position of the query.
+    """
     sides = call.arguments.get("sliding_window")
     return None if sides is None else int(sides[0]) + 1
 
 
 def mha_sizes(facts: Facts) -> tuple[int, ...]:
-    """The sizes that a MultiHeadAttention is built for."""
+    """Return the sizes from which `mha_layer` builds a MultiHeadAttention."""
     names = ("num_heads", "head_dim", "value_dim", "output_dim", "query_dim", "vdim", "kdim")
     return tuple(facts.sizes[name] for name in names)
 
@@ -101,7 +109,7 @@ def mha_layer(
     dropout: float = 0.0,
     window: int | None = None,
 ) -> Any:
-    """A MultiHeadAttention of the `mha_sizes`; its weights are set for each call."""
+    """Return a MultiHeadAttention of these `mha_sizes`. Its weights are set before each call."""
     number, head_dim, value_dim, output_dim, *widths = sizes
     layer = keras.layers.MultiHeadAttention(
         number,
@@ -120,9 +128,9 @@ def mha_layer(
 
 
 def keras_evidence() -> dict[str, Any]:
-    """What runs: versions, backend, threads, and whether flash attention may be taken."""
+    """Return versions, backend, device, libraries, environment variables, and whether flash attention is enabled."""
     backend = keras.backend.backend()
-    flash = getattr(keras.config, "is_flash_attention_enabled", None)  # since Keras 3.7, as is flash attention
+    flash = getattr(keras.config, "is_flash_attention_enabled", None)  # Keras 3.7 adds this and flash attention
     return {
         "versions": {name: importlib.metadata.version(name) for name in ("keras", backend)} | {"numpy": np.__version__},
         "backend": backend,
@@ -134,9 +142,9 @@ def keras_evidence() -> dict[str, Any]:
 
 
 def _libraries(backend: str) -> dict[str, str]:
-    """What computes, where replies depend on it."""
+    """Return the libraries or the CPU capability on which the replies of a backend depend."""
     if backend == "torch":
-        import torch  # noqa: PLC0415 - only where it is the backend
+        import torch  # noqa: PLC0415 - imported only if it is the backend
 
         return {"torch": torch.backends.cpu.get_cpu_capability()}
     return libraries() if backend == "tensorflow" else {}

@@ -1,4 +1,4 @@
-"""Masks that travel with their tensors, as layers before attach them: shared by the keras adapters."""
+"""Attach masks to tensors, as an earlier Keras layer would do; shared by the keras adapters."""
 
 from typing import Any
 
@@ -8,17 +8,17 @@ from conformance.bridge import Call
 
 from ._layers import on_tensors
 
-# The last call that was made, and its arguments.
+# The last call, and its arguments with the masks attached.
 _HELD: dict[str, Any] = {}
 
 
 def attached(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments with masks on their tensors: https://keras.io/guides/understanding_masking_and_padding/."""
+    """Return the arguments with masks attached: https://keras.io/guides/understanding_masking_and_padding/."""
     return on_tensors(arguments, _attach)
 
 
 def held(call: Call, arguments: dict[str, Any]) -> dict[str, Any]:
-    """As `attached`; where the same call is made twice, both times with the same tensors."""
+    """Return `attached(arguments)`. If the same call is made twice, return the same tensors both times."""
     if _HELD.get("call") is not call:
         _HELD.update(call=call, arguments=attached(arguments))
     found: dict[str, Any] = _HELD["arguments"]

@@ -1,4 +1,4 @@
-"""Gradients of a Keras layer or function, on every backend: shared by the keras adapters."""
+"""Gradients of a Keras layer or function on every backend, shared by the keras adapters."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,9 +15,13 @@ INPUTS = ("query", "value", "key")
 
 
 def with_gradients(call: Call, grad_output: Tensor, layer: Any, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Answer a call that asks for gradients of sum(grad_output * output); the layer is called with `arguments`."""
+    """
+    Answer a call that requests gradients of sum(grad_output * output).
+
+    The layer is called with `arguments`. Before that, the attached masks are put on their tensors.
+    """
     if keras.backend.backend() == "tensorflow":
-        from ._tensorflow import with_gradients as taped  # noqa: PLC0415 - only its variant has TensorFlow
+        from ._tensorflow import with_gradients as taped  # noqa: PLC0415 - only the variant on TensorFlow requires it
 
         return taped(call, layer, lambda **given: layer(**attached(given)), arguments)
     inputs = {name: keras.ops.convert_to_tensor(arguments[name]) for name in INPUTS}
@@ -31,13 +35,19 @@ def with_gradients(call: Call, grad_output: Tensor, layer: Any, arguments: dict[
     return as_in_the_call(call, {name: keras.ops.convert_to_numpy(each) for name, each in found.items()})
 
 
-# The output, gradients by the inputs, and those by the parameters in the layer's order.
+# The output, the gradients with respect to the inputs by name, and the gradients with respect to the parameters in the
+# order of the layer.
 Found = tuple[Any, dict[str, Any], list[Any]]
 
 
 def by_vjp(layer: Any, inputs: dict[str, Any], others: dict[str, Any], wanted: Any) -> Found:
-    """On JAX: jax.vjp of a call in a keras.StatelessScope, under jax.jit; Layer.stateless_call attaches no masks."""
-    import jax  # noqa: PLC0415 - only its variant has JAX
+    """
+    Compute the gradients on JAX with jax.vjp, under jax.jit.
+
+    The layer is called in a keras.StatelessScope. Layer.stateless_call is not used, because it does not pass
+    attached masks to the layer.
+    """
+    import jax  # noqa: PLC0415 - only the variant on JAX requires it
 
     flags = {name: value for name, value in others.items() if isinstance(value, bool)}
     masks = {name: value for name, value in others.items() if name not in flags}
@@ -57,8 +67,8 @@ def by_vjp(layer: Any, inputs: dict[str, Any], others: dict[str, Any], wanted: A
 
 
 def by_autograd(layer: Any, inputs: dict[str, Any], others: dict[str, Any], wanted: Any) -> Found:
-    """On PyTorch: torch.autograd.grad of a call of the layer."""
-    import torch  # noqa: PLC0415 - only its variant has PyTorch
+    """Compute the gradients on PyTorch with torch.autograd.grad."""
+    import torch  # noqa: PLC0415 - only variants on PyTorch require it
 
     for tensor in inputs.values():
         tensor.requires_grad_()
@@ -69,21 +79,21 @@ def by_autograd(layer: Any, inputs: dict[str, Any], others: dict[str, Any], want
 
 
 def differentiated(function: Callable[..., Any], inputs: tuple[Any, ...], wanted: Any) -> list[Any]:
-    """The output of a function of arrays, and the gradients of sum(wanted * output) by each of them."""
+    """Return the output of a function, followed by the gradient of sum(wanted * output) with respect to each input."""
     tensors = [keras.ops.convert_to_tensor(each) for each in inputs]
     if keras.backend.backend() == "jax":
-        import jax  # noqa: PLC0415 - only its variant has JAX
+        import jax  # noqa: PLC0415 - only the variant on JAX requires it
 
         output, pull = jax.vjp(function, *tensors)
         return [output, *pull(keras.ops.convert_to_tensor(wanted, output.dtype))]
     if keras.backend.backend() == "torch":
-        import torch  # noqa: PLC0415 - only its variant has PyTorch
+        import torch  # noqa: PLC0415 - only variants on PyTorch require it
 
         for tensor in tensors:
             tensor.requires_grad_()
         output = function(*tensors)
         return [output, *torch.autograd.grad(output, tensors, keras.ops.convert_to_tensor(wanted, output.dtype))]
-    import tensorflow as tf  # noqa: PLC0415 - only its variant has TensorFlow
+    import tensorflow as tf  # noqa: PLC0415 - only the variant on TensorFlow requires it
 
     with tf.GradientTape() as tape:
         tape.watch(tensors)

@@ -1,4 +1,4 @@
-"""Layers whose projections have an axis for the heads: shared by the Keras, tf_keras and Flax adapters."""
+"""Helpers of the Keras, tf_keras, Flax and Equinox adapters, mainly for projections with an axis for the heads."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,18 +8,19 @@ from conformance.bridge import Call, Profile
 from ._arrays import to_numpy
 
 PARTS = {"q": "query", "k": "key", "v": "value", "o": "out"}
-# The order in which such layers hold their parameters; biases may be absent.
+# The order in which such layers store their parameters. Biases may be absent.
 PARAMETERS = ("wq", "bq", "wk", "bk", "wv", "bv", "wo", "bo")
 
-# Slots of masks that a layer before attaches, and the arguments whose tensors carry them.
+# Slot of a mask that an earlier layer attaches to a tensor -> the argument whose tensor carries the mask.
 ATTACHED = {"attached_to_query": "query", "attached_to_value": "value", "attached_to_key": "key"}
 
 
 def parameters(call: Call) -> dict[str, Any]:
     """
-    The parameters of a call with an axis for the heads.
+    Return the parameters of a call as NumPy arrays with an axis for the heads.
 
-    wq, wk, wv: (in, heads, dim); bq, bk, bv: (heads, dim); wo: (heads, dim, out); bo: (out).
+    wq: (in, num_heads, head_dim); wk: (in, num_kv_heads, head_dim); wv: (in, num_kv_heads, value_dim); bq, bk, bv: the
+    same without the first axis; wo: (num_heads, value_dim, out); bo: (out,).
     """
     sizes = call.facts.sizes
     dims = {"q": sizes["head_dim"], "k": sizes["head_dim"], "v": sizes["value_dim"]}
@@ -32,7 +33,7 @@ def parameters(call: Call) -> dict[str, Any]:
 
 
 def parameters_by_part(call: Call) -> dict[str, dict[str, Any]]:
-    """`parameters` as Flax nests them: query, key, value and out, each with a kernel and, if it has one, a bias."""
+    """Return `parameters` as Flax nests them: query, key, value and out each have a kernel and an optional bias."""
     nested: dict[str, dict[str, Any]] = {part: {} for part in PARTS.values()}
     for name, array in parameters(call).items():
         nested[PARTS[name[1]]]["kernel" if name[0] == "w" else "bias"] = array
@@ -40,7 +41,7 @@ def parameters_by_part(call: Call) -> dict[str, dict[str, Any]]:
 
 
 def on_tensors(arguments: Mapping[str, Any], attach: Callable[[Any, Any], Any]) -> dict[str, Any]:
-    """The arguments, with the masks of ATTACHED on their tensors, to which `attach` brings them."""
+    """Return the arguments without the masks of ATTACHED; `attach` attaches each of these masks to its tensor."""
     given = {name: value for name, value in arguments.items() if name not in ATTACHED}
     for slot, name in ATTACHED.items():
         if slot in arguments:
@@ -49,7 +50,7 @@ def on_tensors(arguments: Mapping[str, Any], attach: Callable[[Any, Any], Any]) 
 
 
 def as_in_the_call(call: Call, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """The outputs that were asked for; gradients by parameters in the shapes that those have in the call."""
+    """Return the requested outputs. Gradients with respect to parameters get the shapes of the parameters in `call`."""
     shapes = {f"grad_{name}": tensor.shape for name, tensor in call.params.items()}
     found = {name: arrays[name] for name in call.facts.outputs}
     return {name: array.reshape(shapes.get(name, array.shape)) for name, array in found.items()}
@@ -57,9 +58,10 @@ def as_in_the_call(call: Call, arrays: Mapping[str, Any]) -> dict[str, Any]:
 
 def stepwise_profile(backend: str, dtype: str) -> Profile:
     """
-    Query scaled, product, softmax and weighted sum as operators of their own: half precision rounds after each.
+    Return the arithmetic of a layer whose query scaling, product, softmax and weighted sum are separate operators.
 
-    The softmax of JAX, and of TensorFlow in float16, is in half precision, too.
+    In half precision, every operator rounds its result. JAX computes the softmax in half precision, too, and so does
+    TensorFlow in float16. TensorFlow also accumulates float16 products in float16.
     """
     if dtype in ("float64", "float32"):
         return Profile.uniform(dtype)

@@ -1,4 +1,4 @@
-"""Graphs made of ONNX operators with onnx.helper: shared by the adapters that call an operator as it stands."""
+"""Graphs of ONNX operators, made with onnx.helper: shared by the adapters that call one operator directly."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,10 +12,11 @@ from ._arrays import to_numpy
 OPERATOR = "https://onnx.ai/onnx/operators/onnx__Attention.html"
 CONTRIB = "https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md"
 IR_VERSION = 10
-# Of graphs of onnxruntime's own operators, which no opset counts: a release refuses opsets newer than itself.
+# The ONNX opset of graphs with onnxruntime's own operators. These operators do not depend on it. It is an old opset,
+# because a release of onnxruntime refuses opsets that are newer than the release.
 OLD_OPSET = 17
 
-# What qk_matmul_output holds, by the number of its mode.
+# The content of qk_matmul_output in modes 0 to 3.
 MODES = ("scaled", "capped", "logits", "weights")
 NONPAD = "nonpad_kv_seqlen"
 PASTS = ("past_key", "past_value")
@@ -25,17 +26,21 @@ Arrays = Mapping[str, Any]
 
 
 def merged(array: Any) -> Any:
-    """(batch, num_heads, seq_len, dim) to (batch, seq_len, num_heads * dim)."""
+    """Merge the heads of (batch, num_heads, seq_len, dim) into (batch, seq_len, num_heads * dim)."""
     return array.swapaxes(1, 2).reshape(array.shape[0], array.shape[2], -1)
 
 
 def split(array: Any, heads: int) -> Any:
-    """The inverse of `merged`."""
+    """Split (batch, seq_len, heads * dim) into (batch, heads, seq_len, dim): the inverse of `merged`."""
     return array.reshape(*array.shape[:2], heads, -1).swapaxes(1, 2)
 
 
 def model(nodes: Sequence[NodeProto], inputs: Arrays, outputs: Sequence[str], opset: int) -> bytes:
-    """A graph of these nodes; the sizes of its inputs are left open, its outputs have the type of the first input."""
+    """
+    Return a serialised model of the nodes.
+
+    The inputs have no fixed sizes. The outputs have the element type of the first input. opset: the ONNX opset.
+    """
     kinds = {name: kind(array) for name, array in inputs.items()}
     given = [helper.make_tensor_value_info(name, kinds[name], [None] * array.ndim) for name, array in inputs.items()]
     first = next(iter(kinds.values()))
@@ -48,7 +53,7 @@ def model(nodes: Sequence[NodeProto], inputs: Arrays, outputs: Sequence[str], op
 
 
 def kind(array: Any) -> int:
-    """The element type; releases before 1.19 do not know the bfloat16 of ml_dtypes."""
+    """Return the ONNX element type of an array; onnx before 1.19 does not know the bfloat16 of ml_dtypes."""
     half = array.dtype.name == "bfloat16"
     return int(TensorProto.BFLOAT16 if half else helper.np_dtype_to_tensor_dtype(array.dtype))
 
@@ -56,18 +61,22 @@ def kind(array: Any) -> int:
 def microsoft(
     operator: str, inputs: Sequence[str], *, output: str = "Y", more: Sequence[str] = (), **attributes: Any
 ) -> NodeProto:
-    """A node of onnxruntime's own domain; an attribute that is None keeps its default."""
+    """Return a node of the domain com.microsoft; an attribute that is None keeps its default."""
     given = {name: value for name, value in attributes.items() if value is not None}
     return helper.make_node(operator, list(inputs), [output, *more], domain="com.microsoft", **given)
 
 
 def contrib_dialect(facts: Facts, mask: str) -> tuple[Deviation, ...]:
-    """The documented default of mask_filter_value, where the call uses the integer mask."""
+    """Return the documented default of mask_filter_value as a deviation, if the call uses the mask argument `mask`."""
     return (Deviation(f"penalty[{mask}]", "minus_1e4", CONTRIB),) if facts.mask(mask) is not None else ()
 
 
 def attention(call: Call, opset: int, *, rank: int) -> tuple[bytes, dict[str, Any]]:
-    """The `Attention` operator for a call, as a model and its inputs, which have three or four axes."""
+    """
+    Return a model with one `Attention` node for the call, and the inputs of the model.
+
+    rank: the number of axes of Q, K and V, 3 or 4. With 3 axes their heads are merged.
+    """
     facts = call.facts
     inputs = {name: to_numpy(tensor) for name, tensor in zip("QKV", (call.query, call.key, call.value), strict=True)}
     attributes: dict[str, Any] = {"is_causal": int(call.arguments.get("is_causal", False))}
@@ -91,20 +100,20 @@ def attention(call: Call, opset: int, *, rank: int) -> tuple[bytes, dict[str, An
         attributes["qk_matmul_output_mode"] = MODES.index(on_the_way)
     presents = PRESENTS if call.past_key is not None else ("", "")
     outputs = ["Y", *presents, "" if on_the_way is None else "qk_matmul_output"]
-    names = ("Q", "K", "V", "attn_mask", *PASTS, *((NONPAD,) if NONPAD in inputs else ()))  # opset 23 knows six
+    names = ("Q", "K", "V", "attn_mask", *PASTS, *((NONPAD,) if NONPAD in inputs else ()))  # opset 23 has six
     slots = [name if name in inputs else "" for name in names]
     node = helper.make_node("Attention", slots, outputs, **attributes)
     return model([node], inputs, [name for name in outputs if name], opset), inputs
 
 
 def past(call: Call) -> dict[str, Any]:
-    """The inputs past_key and past_value, where the call has them."""
+    """Return the inputs past_key and past_value, if the call has them."""
     given = {"past_key": call.past_key, "past_value": call.past_value}
     return {name: to_numpy(tensor) for name, tensor in given.items() if tensor is not None}
 
 
 def on_the_way_asked(facts: Facts) -> str | None:
-    """What qk_matmul_output is to hold."""
+    """Return which of MODES the call requests in qk_matmul_output, or None."""
     several = [name for name in MODES if name in facts.outputs]
     if len(several) > 1:
         raise Unsupported(f"one call returns one of {', '.join(MODES)}, not {' and '.join(several)}")
@@ -113,10 +122,10 @@ def on_the_way_asked(facts: Facts) -> str | None:
 
 def attention_dialect() -> tuple[Deviation, ...]:
     """
-    What the operator's page says otherwise than canonical.
+    Return the deviations from canonical attention that the operator's page documents.
 
-    Weights, zero or not, are multiplied by the values; -inf is added to the logits of masked keys; query and key are
-    each multiplied by the square root of the scale.
+    All weights are multiplied by the values, even weights of zero. -inf is added to the logits of masked keys. Query
+    and key are each multiplied by the square root of the scale.
     """
     return (
         Deviation("nonfinite_value", "leaks", OPERATOR),
@@ -126,7 +135,7 @@ def attention_dialect() -> tuple[Deviation, ...]:
 
 
 def attention_reply(facts: Facts, results: Sequence[Any], *, rank: int) -> dict[str, Any]:
-    """What the operator returned, by the names of the call."""
+    """Return the results of the operator by the output names of the call."""
     output = split(results[0], facts.sizes["num_heads"]) if rank == len("bsd") else results[0]
     found = dict(zip(PRESENTS, results[1:3], strict=False)) | dict.fromkeys(MODES, results[-1]) | {"output": output}
     return {name: found[name] for name in facts.outputs}

@@ -1,8 +1,9 @@
 """
 Attention as a plain loop in the dtype of its arrays, shared by numpy.sdpa and numpy.mha.
 
-One query at a time, and only over the keys that it attends; every sum runs from first to last term. It is written
-from the formula and shares nothing with the oracle, so that each can find the other's mistakes.
+The loop takes one query at a time, and only the keys that this query attends. Every sum runs from the first term to
+the last. The code is written from the formula and shares nothing with the oracle, so that each can find the other's
+mistakes.
 """
 
 from typing import Any
@@ -13,7 +14,7 @@ Array = np.ndarray[Any, Any]
 
 
 def products(left: Array, right: Array) -> Array:
-    """The vector `left` times the matrix `right`, summed from the first row of `right` to the last."""
+    """Return the vector `left` times the matrix `right`, summed from the first row of `right` to the last."""
     total = np.zeros(right.shape[1], right.dtype)
     for number, row in zip(left, right, strict=True):
         total = total + number * row
@@ -21,14 +22,14 @@ def products(left: Array, right: Array) -> Array:
 
 
 def linear(rows: Array, weight: Array, bias: Array | None) -> Array:
-    """Each row times `weight` (in, out), plus `bias`."""
+    """Return each row times `weight` (in, out), plus `bias`."""
     flat = np.stack([products(row, weight) for row in rows.reshape(-1, rows.shape[-1])])
     result = flat.reshape(*rows.shape[:-1], weight.shape[1])
     return result if bias is None else result + bias
 
 
 def softmax(logits: Array) -> Array:
-    """Weights from the logits of one query."""
+    """Return the weights from the logits of one query."""
     exponentials = np.exp(logits - logits.max())
     total = logits.dtype.type(0)
     for number in exponentials:
@@ -46,10 +47,11 @@ def attend(
     softcap: float | None = None,
 ) -> Any:
     """
-    Output and weights of (batch, num_heads, seq_len, head_dim) arrays.
+    Return the output and the weights for arrays (batch, num_heads, seq_len, head_dim).
 
-    mask: (batch, num_heads, seq_len_q, seq_len_k), True = attend, or floats to be added. causal: a query sees so many
-    keys after the one of its own number, None is all. A query that attends nothing gets zeros.
+    mask: (batch, num_heads, seq_len_q, seq_len_k); True means attend, and floats are added to the logits. causal:
+    query i attends no key after key i + causal; None means that there is no causal mask. The output and the weights of
+    a fully masked row are zero.
     """
     batch, heads, queries, width = query.shape
     kv_heads, keys = key.shape[1:3]
@@ -77,7 +79,7 @@ def attend(
 
 
 def reply(found: dict[str, Array], outputs: tuple[str, ...]) -> dict[str, Array]:
-    """What was asked for, of an output, its weights and whatever else was found."""
+    """Add the mean of the weights over the heads to `found`, and return the requested outputs."""
     weights = found["weights"]
     found["weights_mean"] = weights.mean(axis=1, dtype=weights.dtype)
     return {name: found[name] for name in outputs}

@@ -1,8 +1,9 @@
 """
-Write the node tests of the operator Attention, which ship inside onnx, into one npz: run as a script by `import onnx`.
+Write the node tests of the operator Attention, which ship with the package onnx, to one npz file.
 
-`index` is JSON: for each test its attributes, opset, tolerance, and the name and dtype of each input and output, whose
-arrays stand beside it as `NUMBER/NAME`, half precision as float32, which holds it exactly.
+The command `conformance import onnx` runs this file as a script. The array `index` of the npz file is JSON. It lists,
+for each test, the attributes, the opset, the tolerances, and the name and dtype of each input and output. The inputs
+and outputs are the arrays `NUMBER/NAME`. Half precision is stored as float32, which represents it exactly.
 """
 
 import json
@@ -21,14 +22,14 @@ PLAIN = ("float64", "float32", "int64", "int32", "bool")
 
 
 def vectors() -> Iterator[Any]:
-    """The tests whose graph is the operator itself; the others are its expansion into simpler ones, on equal data."""
+    """Yield the tests whose graph is the operator itself. The others expand it into simpler ones, with equal data."""
     for test in collect_testcases(OPERATOR):
         if test.model is not None and test.model.graph.node[0].op_type == OPERATOR:
             yield test
 
 
 def described(test: Any) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    """One test in words, and its arrays."""
+    """Return the description of one test for the index, and the arrays of the test by name."""
     node = test.model.graph.node[0]
     given, expected = test.data_sets[0]
     arrays = dict(zip([name for name in node.input if name], given, strict=True))
@@ -46,7 +47,7 @@ def described(test: Any) -> tuple[dict[str, Any], Mapping[str, Any]]:
 
 
 def main(target: Path) -> None:
-    """Write all of them."""
+    """Write all tests to the file `target`."""
     found = [described(test) for test in vectors()]
     arrays = {
         f"{number}/{name}": array if array.dtype.name in PLAIN else array.astype(np.float32)

@@ -1,4 +1,4 @@
-"""Sessions of onnxruntime, and where their nodes ran: shared by the ort and onnx.torch adapters."""
+"""Sessions of onnxruntime, and where their nodes ran: shared by the ort, onnx.torch and onnx.keras adapters."""
 
 import ctypes
 import importlib.metadata
@@ -16,21 +16,23 @@ from conformance.bridge import Profile, Tensor, Unsupported
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 OPTIONS = {"CUDAExecutionProvider": {"use_tf32": "0"}}
 BFLOAT16 = "bfloat16"
-# Operators that onnxruntime keeps on the CPU on purpose where they only make shapes.
+# Operators that onnxruntime deliberately keeps on the CPU if they only compute shapes.
 SHAPES = frozenset(
-    "Concat Constant ConstantOfShape Gather Identity Range Shape Size Slice Squeeze Unsqueeze Cast".split()  # noqa: SIM905 - read as a list
+    "Concat Constant ConstantOfShape Gather Identity Range Shape Size Slice Squeeze Unsqueeze Cast".split()  # noqa: SIM905 - one string is easier to read
 )
 
-# Of the session that ran last: provider -> operator -> how many nodes it was given.
+# For the session that ran last: provider -> operator -> number of nodes assigned to the provider.
 ran: dict[str, Counter[str]] = {}
 
 
 def fed(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """
-    Arrays as `run_session` takes them: all as values of onnxruntime's own where one is bfloat16, which NumPy has not.
+    Return the inputs in the form that `run_session` takes.
+
+    NumPy has no bfloat16. If one array is bfloat16, all arrays become OrtValues; otherwise all stay NumPy arrays.
 
     Raises:
-        Unsupported: the release takes no such value.
+        Unsupported: an array is bfloat16, and the Python interface of the release takes no bfloat16.
     """
     if not any(array.dtype.name == BFLOAT16 for array in inputs.values()):
         return dict(inputs)
@@ -46,7 +48,7 @@ def fed(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _array(value: Any) -> Any:
-    """A value of onnxruntime's own as an array."""
+    """Return an OrtValue as a NumPy array, or as a Tensor if it is bfloat16."""
     if value.element_type() != TensorProto.BFLOAT16:
         return value.numpy()
     size = int(np.prod(value.shape())) * np.dtype(np.uint16).itemsize
@@ -55,7 +57,11 @@ def _array(value: Any) -> Any:
 
 
 def open_session(model: bytes, device: str, *, optimised: bool = True) -> Any:
-    """A session with one thread that asks for the device's provider, and remembers which provider got which node."""
+    """
+    Return a session with one thread that prefers the device's provider to the CPU provider.
+
+    The session records the provider to which each node is assigned, if the release supports this.
+    """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
@@ -73,22 +79,26 @@ def open_session(model: bytes, device: str, *, optimised: bool = True) -> Any:
 
 
 @cache
-def _kept(model: bytes, device: str, optimised: bool) -> Any:  # noqa: FBT001 - a key of the cache
+def _kept(model: bytes, device: str, optimised: bool) -> Any:  # noqa: FBT001 - part of the cache key
     return open_session(model, device, optimised=optimised)
 
 
 def run_model(model: bytes, inputs: Mapping[str, Any], device: str, *, optimised: bool) -> list[Any]:
-    """Run a model in a session that is made once."""
+    """Run a model in a session that is created once for each model, device and optimisation level."""
     return run_session(_kept(model, device, optimised), inputs)
 
 
 def run_session(session: Any, inputs: Mapping[str, Any]) -> list[Any]:
-    """Run the session on NumPy arrays, or what `fed` makes of them; those that the graph does not have are left out."""
+    """
+    Run the session on NumPy arrays or on the result of `fed`, and note in `ran` which provider has which nodes.
+
+    Inputs that the graph does not have are left out.
+    """
     ran.clear()
     if hasattr(session, "get_provider_graph_assignment_info"):
         for part in session.get_provider_graph_assignment_info():
             ran.setdefault(part.ep_name, Counter()).update(node.op_type for node in part.get_nodes())
-    elif len(providers := session.get_providers()) == 1:  # older releases do not tell; of one there is nothing to tell
+    elif len(providers := session.get_providers()) == 1:  # older releases do not report; one provider has all nodes
         ran[providers[0]] = Counter()
     taken = {node.name for node in session.get_inputs()}
     given = {name: array for name, array in inputs.items() if name in taken}
@@ -98,7 +108,7 @@ def run_session(session: Any, inputs: Mapping[str, Any]) -> list[Any]:
 
 
 def ort_profile(dtype: str) -> Profile:
-    """The arithmetic of onnxruntime's own operators: float16 rounds after each step."""
+    """The arithmetic of onnxruntime's own operators. In float16, they round after each step."""
     return Profile.naive(dtype) if dtype == "float16" else Profile.uniform(dtype)
 
 
@@ -109,7 +119,7 @@ def ort_devices() -> list[str]:
 
 
 def ort_evidence(*packages: str) -> dict[str, Any]:
-    """What runs: versions, and the devices that the nodes of the last session were given to."""
+    """The versions that run, and the devices to which the nodes of the last session were assigned."""
     devices = {provider: device for device, provider in PROVIDERS.items()}
     computing = [provider for provider, nodes in ran.items() if set(nodes) - SHAPES]
     return {

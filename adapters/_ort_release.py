@@ -1,4 +1,4 @@
-"""What the installed release of onnxruntime has, by its own schemas: shared by the adapters of its own operators."""
+"""The operators that the installed onnxruntime has, read from its schemas: shared by the ort.contrib adapters."""
 
 from functools import cache
 from typing import Any
@@ -11,16 +11,16 @@ from conformance.bridge import Unsupported
 
 @cache
 def _schemas(domain: str, operator: str) -> tuple[Any, ...]:
-    """What the installed release says of an operator: a schema for each version of it."""
+    """The schemas of an operator in the installed release, one for each version of the operator."""
     return tuple(each for each in get_all_operator_schema() if each.domain == domain and each.name == operator)
 
 
 def in_release(node: Any) -> Any:
     """
-    The node, if the installed release has the operator with these inputs, outputs and attributes.
+    Return the node, if the installed release has the operator with these inputs, outputs and attributes.
 
     Raises:
-        Unsupported: it came with a later release; what is lacking is named.
+        Unsupported: the operator, or a part of it, came with a later release; the message names what is missing.
     """
     known = _schemas(node.domain, node.op_type)
     release = f"onnxruntime {onnxruntime.__version__}"

@@ -1,4 +1,8 @@
-"""What the adapters of published implementations share: projections (out, in), and what texts ask of every call."""
+"""
+Helpers and links that the adapters of published implementations share.
+
+`weights` returns the parameters of a call as arrays. `needs` declines calls that the text cannot express.
+"""
 
 from typing import Any
 
@@ -9,12 +13,12 @@ MULTIPLE_ATTENTION = "https://mp.weixin.qq.com/s/cJqhESxTMy5cfj0EXh9s4w"
 
 
 def weights(call: Call) -> dict[str, Any]:
-    """The parameters of a call as arrays, under their names; the texts take float64 and float32 alone."""
+    """Return the parameters of a call as arrays by name. The texts support only float64 and float32."""
     return {name: tensor.bits for name, tensor in call.params.items()}
 
 
 def needs(call: Call, *requirements: str) -> None:
-    """Decline a call without something that the text always does."""
+    """Decline a call unless it has all of `requirements`. The text always includes them."""
     for requirement in requirements:
         if requirement not in call.facts.requirements:
             raise Unsupported(f"the text has {requirement.replace('_', ' ')} built in, and this call is without")

@@ -1,4 +1,4 @@
-"""The attention function of a TensorFlow tutorial that was copied many times, and what is true of all its callers."""
+"""The attention function of a TensorFlow tutorial that was copied many times, and helpers that its adapters share."""
 
 import importlib.metadata
 import os
@@ -18,9 +18,9 @@ tf.config.set_visible_devices([], "GPU")
 
 def attention(query: Any, key: Any, value: Any, mask: Any) -> tuple[Any, Any]:
     """
-    Output and weights of (..., seq_len, depth) tensors.
+    Return the output and the weights for (..., seq_len, depth) tensors.
 
-    mask: None, or floats that broadcast to (..., seq_len_q, seq_len_k); what is 1 is ignored.
+    mask: None, or floats that broadcast to (..., seq_len_q, seq_len_k). A value of 1 means ignore.
     """
     depth = tf.cast(tf.shape(key)[-1], tf.float32)
     logits = tf.matmul(query, key, transpose_b=True) / tf.math.sqrt(depth)
@@ -31,26 +31,26 @@ def attention(query: Any, key: Any, value: Any, mask: Any) -> tuple[Any, Any]:
 
 
 def tensors(call: Call) -> tuple[Any, Any, Any, Any]:
-    """Query, key, value and mask, float32 or None."""
+    """Return query, key, value and mask as float32 tensors. The mask is None if the call has no mask."""
     query, key, value = (tf.constant(to_numpy(tensor)) for tensor in (call.query, call.key, call.value))
     mask = tf.cast(tf.constant(to_numpy(call.arguments["mask"])), tf.float32) if call.arguments else None
     return query, key, value, mask
 
 
 def reply(call: Call, output: Any, probs: Any) -> dict[str, Any]:
-    """What was asked for."""
+    """Return the requested outputs as arrays by name."""
     found = {"output": output, "weights": probs}
     return {name: found[name].numpy() for name in call.facts.outputs}
 
 
 def declare(facts: Facts) -> Declaration:
-    """-1e9 is added where masked; each step is an operator of its own."""
+    """Declare that -1e9 is added to masked logits and that each step is a separate operator."""
     fill = (Deviation("mask_fill", "minus_1e9", TUTORIAL),) if facts.masks else ()
     return Declaration(Profile.uniform(facts.dtype), fill, "adapters/_published_tf.py: one operator after the other")
 
 
 def evidence() -> dict[str, Any]:
-    """What runs."""
+    """Return the versions, the device, the kernel libraries and the thread setting of this process."""
     return {
         "versions": {"tensorflow": importlib.metadata.version("tensorflow"), "numpy": np.__version__},
         "device": "cpu",

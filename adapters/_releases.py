@@ -1,4 +1,4 @@
-"""Arguments that came to a framework's function with a later release than the oldest one that an adapter takes."""
+"""Arguments that a framework added to a function after the oldest release that an adapter supports."""
 
 import importlib.metadata
 import inspect
@@ -10,10 +10,10 @@ from conformance.bridge import Unsupported
 
 def known(function: Callable[..., Any], **arguments: Any) -> dict[str, Any]:
     """
-    Those of the arguments that are given, which is not None, if the installed release has all of them.
+    Return the arguments that are not None, if the function has all of them in the installed release.
 
     Raises:
-        Unsupported: it has not.
+        Unsupported: the installed release lacks at least one of them.
     """
     given = {name: value for name, value in arguments.items() if value is not None}
     missing = given.keys() - inspect.signature(function).parameters.keys()

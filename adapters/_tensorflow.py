@@ -1,4 +1,4 @@
-"""Gradients of a layer on TensorFlow: shared by the tf_keras and Keras adapters."""
+"""Gradients of a layer on TensorFlow, shared by the tf_keras and Keras adapters."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,9 +13,12 @@ from ._layers import PARAMETERS, as_in_the_call
 
 def with_gradients(call: Call, layer: Any, attend: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
     """
-    Answer a call that asks for gradients: by query, key, value and the layer's parameters, on a GradientTape.
+    Answer a call that requests gradients.
 
-    attend: the layer or what compiles it, called with `arguments` by name, query, value and key among them.
+    A GradientTape computes the gradients with respect to query, key, value and the parameters of the layer.
+
+    attend: a function that calls the layer, possibly compiled with tf.function. arguments: the arguments of `attend` by
+    name; they include query, value and key.
     """
     inputs = {name: tf.constant(arguments[name]) for name in ("query", "value", "key")}
     names = [name for name in PARAMETERS if name in call.params]

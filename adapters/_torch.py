@@ -1,4 +1,4 @@
-"""Tensors to torch and back, bit for bit, and torch's arithmetic: shared by the torch and onnx.torch adapters."""
+"""Conversion of tensors to torch and back, bit for bit, and torch's arithmetic: shared by torch and onnx.torch."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,19 +12,19 @@ SDPA_DOCS = "https://pytorch.org/docs/stable/generated/torch.nn.functional.scale
 MHA_DOCS = "https://pytorch.org/docs/stable/generated/torch.nn.MultiheadAttention"
 
 
-# The devices on which the results of the last call lay.
+# The devices of the results of the last call. `torch_evidence` reads and clears the set.
 came_from: set[str] = set()
 
 
 def to_torch(tensor: Tensor, device: str) -> Any:
-    """The same bits as a torch tensor of its own."""
+    """Copy the same bits into a new torch tensor on the device."""
     if tensor.dtype == "bfloat16":
         return torch.from_numpy(tensor.bits.astype(np.int16, casting="unsafe")).view(torch.bfloat16).to(device)
     return torch.from_numpy(tensor.bits.copy()).to(device)
 
 
 def laid_out(tensor: Tensor, device: str, layout: str) -> Any:
-    """The same bits as a torch tensor that lies in memory as `layout` says, by torch.as_strided."""
+    """Copy the same bits into a new torch tensor with the given memory layout, by torch.as_strided."""
     if layout == "contiguous":
         return to_torch(tensor, device)
     seen = strided(tensor, layout)
@@ -32,7 +32,7 @@ def laid_out(tensor: Tensor, device: str, layout: str) -> Any:
 
 
 def from_torch(result: Any) -> Tensor:
-    """The same bits as a bridge tensor; where they lay is kept for the evidence."""
+    """Return the same bits as a Tensor of the bridge, and record the device of the result for the evidence."""
     came_from.add(result.device.type)
     here = result.detach().cpu().contiguous()
     if here.dtype == torch.bfloat16:
@@ -48,20 +48,20 @@ def aliased(
     device: str,
     layout: str = "contiguous",
 ) -> tuple[Any, Any, Any]:
-    """Query, key and value, as they are to lie in memory; those that are one object in the call are one for torch."""
+    """Query, key and value in the given memory layout; inputs that are one object in the call are one torch tensor."""
     q = laid_out(query, device, layout)
     k = q if alias == "qkv" else laid_out(key, device, layout)
     return q, k, k if alias in ("kv", "qkv") else laid_out(value, device, layout)
 
 
 def gradients(output: Any, by: Mapping[str, Any], grad_output: Tensor, device: str) -> dict[str, Any]:
-    """The gradients of sum(grad_output * output) by tensors that require them, as outputs of a reply."""
+    """The gradients of sum(grad_output * output) with respect to the tensors in `by`, named as outputs of a reply."""
     found = torch.autograd.grad(output, list(by.values()), to_torch(grad_output, device))
     return {f"grad_{name}": gradient for name, gradient in zip(by, found, strict=True)}
 
 
 def mha_layer(facts: Facts, *, biases: bool, dropout: float = 0.0, batch_first: bool = True) -> Any:
-    """A torch.nn.MultiheadAttention of the call's widths."""
+    """A torch.nn.MultiheadAttention with the widths, dtype and device of the call."""
     return torch.nn.MultiheadAttention(
         facts.sizes["query_dim"],
         facts.sizes["num_heads"],
@@ -78,7 +78,11 @@ def mha_layer(facts: Facts, *, biases: bool, dropout: float = 0.0, batch_first: 
 
 
 def mha_state(params: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
-    """The parameters of a call under torch's names, (out, in): stacked, or apart where kdim or vdim differ."""
+    """
+    The parameters of a call under torch's names, with weights transposed to (out, in).
+
+    wq, wk and wv are stacked if kdim and vdim equal query_dim, and separate otherwise.
+    """
     found = {"out_proj.weight": params["wo"].T}
     if sizes["kdim"] == sizes["vdim"] == sizes["query_dim"]:
         found["in_proj_weight"] = torch.cat([params[name].T for name in ("wq", "wk", "wv")])
@@ -92,7 +96,7 @@ def mha_state(params: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, 
 
 
 def mha_gradients(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Gradients by torch's parameters as those of a call's: the inverse of `mha_state`."""
+    """Convert gradients with respect to torch's parameters to those of a call: the inverse of `mha_state`."""
     named: dict[str, Any] = {"grad_wo": found["grad_out_proj.weight"].T}
     if "grad_in_proj_weight" in found:
         stacked = found["grad_in_proj_weight"].chunk(3)
@@ -107,7 +111,7 @@ def mha_gradients(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def math_profile(dtype: str) -> Profile:
-    """The math kernel keeps all intermediates of half precision in float32 (SDPA_DOCS)."""
+    """The arithmetic of the math kernel: in half precision, all intermediates are float32 (SDPA_DOCS)."""
     half = dtype in ("float16", "bfloat16")
     return Profile.fused(dtype).but(prob="float32") if half else Profile.uniform(dtype)
 
@@ -116,7 +120,7 @@ def fused_profile(dtype: str, device: str) -> Profile:
     """
     The arithmetic of the fused kernels.
 
-    In float32 on CUDA, the memory-efficient kernel multiplies by 3xTF32: OpMultiplyAddFastF32 in
+    In float32 on CUDA, the memory-efficient kernel multiplies in 3xTF32: OpMultiplyAddFastF32 in
     aten/src/ATen/native/transformers/cuda/mem_eff_attention/gemm_kernel_utils.h.
     """
     ordinary = Profile.ordinary(dtype)
@@ -124,23 +128,23 @@ def fused_profile(dtype: str, device: str) -> Profile:
 
 
 def stepwise_profile(dtype: str) -> Profile:
-    """Query scaled, product, softmax and weighted sum as operators of their own: half precision rounds after each."""
+    """Query scaled, product, softmax and weighted sum as separate operators: half precision rounds after each."""
     half = dtype in ("float16", "bfloat16")
     return Profile.naive(dtype).but(scale="float32") if half else Profile.uniform(dtype)
 
 
 def wants_weights(facts: Facts) -> bool:
-    """Whether the call asks for attention weights."""
+    """Whether the call requests attention weights, per head or averaged over the heads."""
     return any(name in facts.outputs for name in ("weights", "weights_mean"))
 
 
 def torch_devices() -> list[str]:
-    """The devices that torch sees."""
+    """The devices that torch can use."""
     return ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 
 
 def torch_evidence() -> dict[str, Any]:
-    """What runs: versions, devices, threads, and the kernels that are enabled."""
+    """Evidence of what ran: devices, versions, threads, CPU capability, and whether fast path and TF32 are enabled."""
     cuda = torch.cuda.is_available()
     ran_on = sorted(came_from)
     came_from.clear()

@@ -1,4 +1,4 @@
-"""The ways in which torch.mha calls a layer: as it is, sequences first, item by item, traced by torch.compile."""
+"""How torch.mha calls a layer: directly, sequence axis first, one batch element at a time, or under torch.compile."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -7,25 +7,34 @@ from typing import Any
 import torch
 import torch.compiler.config
 
-# How often the traced call may be compiled: more than a run has signatures; past PyTorch's default of 8 it raises.
+# How often the traced call may be compiled: more often than a run has signatures. PyTorch raises an error beyond this
+# limit, which is 8 by default.
 SIGNATURES = 1000
 
 
 def call_layer(layer: Any, inputs: tuple[Any, ...], arguments: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Output and weights (or None); the inputs are (batch, seq_len, width)."""
+    """Return the output and the weights (or None); the inputs are (batch, seq_len, width)."""
     output, weights = layer(*inputs, **arguments)
     return output, weights
 
 
 def call_sequences_first(layer: Any, inputs: tuple[Any, ...], arguments: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Inputs and output are (seq_len, batch, width) for the layer; what is one object stays one."""
+    """
+    Transpose the inputs to (seq_len, batch, width), call the layer, and transpose the output back.
+
+    Inputs that are one object stay one object.
+    """
     moved = {id(tensor): tensor.transpose(0, 1) for tensor in inputs}
     output, weights = layer(*(moved[id(tensor)] for tensor in inputs), **arguments)
     return output.transpose(0, 1), weights
 
 
 def call_item_by_item(layer: Any, inputs: tuple[Any, ...], arguments: Mapping[str, Any]) -> tuple[Any, Any]:
-    """One call for each item, without a batch axis; (batch * num_heads, ...) masks are taken apart."""
+    """
+    Call the layer once for each batch element, without a batch axis, and stack the results.
+
+    A mask (batch * num_heads, ...) is split by batch element.
+    """
     batch = inputs[0].shape[0]
     items = []
     for number in range(batch):
@@ -37,7 +46,12 @@ def call_item_by_item(layer: Any, inputs: tuple[Any, ...], arguments: Mapping[st
 
 
 def _of_item(name: str, value: Any, number: int, batch: int) -> Any:
-    """What one item gets of an argument: its own row of the padding, its own heads of a mask that has them."""
+    """
+    The part of an argument that one batch element gets.
+
+    This is its row of the key padding mask, or its heads of an attention mask (batch * num_heads, ...). Other arguments
+    are returned unchanged.
+    """
     if name == "key_padding_mask":
         return value[number]
     if name == "attn_mask" and value.ndim > len("qk"):
@@ -47,10 +61,10 @@ def _of_item(name: str, value: Any, number: int, batch: int) -> Any:
 
 def call_traced(layer: Any, inputs: tuple[Any, ...], arguments: Mapping[str, Any]) -> tuple[Any, Any]:
     """
-    Traced as one graph by TorchDynamo and AOTAutograd, whose operators then run eagerly.
+    Trace the layer as one graph with TorchDynamo and AOTAutograd, and run the operators of the graph eagerly.
 
-    Absent masks are given as None: PyTorch 2.13 looks for masks of earlier calls when it says why it compiles one
-    anew whose tensors are one object: a KeyError where they are left out.
+    Absent masks are passed as None. If they were left out, PyTorch 2.13 could raise a KeyError in a call that
+    passes one object as several inputs: to explain why it recompiles, it looks up the masks of earlier calls.
     """
     output, weights = _traced()(layer, *inputs, **{"key_padding_mask": None, "attn_mask": None, **arguments})
     return output, weights
@@ -62,5 +76,5 @@ def _traced() -> Any:
     return torch.compile(torch.nn.MultiheadAttention.forward, backend="aot_eager", dynamic=False, fullgraph=True)
 
 
-# How a variant calls the layer; the others call it as it is.
+# Variant -> how it calls the layer. The other variants use `call_layer`.
 CALLS = {"seq_first": call_sequences_first, "unbatched": call_item_by_item, "aot_eager": call_traced}

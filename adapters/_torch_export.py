@@ -1,4 +1,4 @@
-"""A torch module, exported to ONNX once for each signature: shared by the onnx.torch adapters."""
+"""Export of a torch function to ONNX, once for each signature: shared by the onnx.torch adapters."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from ._ort import ort_evidence
 from ._torch import torch_evidence
 
 PACKAGES = ("torch", "onnxscript", "onnx-ir", "onnx")
-# Lengths of the example that is traced: different, and none of them 1, which torch.export would fix.
+# The lengths of the example inputs. They differ, and none is 1, because torch.export would make a length of 1 static.
 LENGTHS = {"b": 2, "q": 3, "k": 5}
 
 
 @dataclass(frozen=True)
 class Exporter:
-    """One way from torch to a session: the exporter, its opset (None is its default), and graph optimisation."""
+    """One way to export and run: the exporter, its opset (None: its default), and whether the graph is optimised."""
 
     dynamo: bool = True
     opset: int | None = None
@@ -28,11 +28,11 @@ class Exporter:
 
     @property
     def name(self) -> str:
-        """What the graph depends on of it."""
+        """The exporter and the opset, the two fields that the exported graph depends on."""
         return f"{'dynamo' if self.dynamo else 'torchscript'}, {self.opset or 'default'}"
 
 
-# By the name of the variant.
+# Variant -> exporter.
 EXPORTERS = {
     "dynamo": Exporter(),
     "unoptimised": Exporter(optimised=False),
@@ -44,7 +44,7 @@ Function = Callable[[Mapping[str, Any]], Any]
 
 
 class Named(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # torch is untyped here
-    """A function of named tensors as a module of positional ones, which is what can be exported."""
+    """A torch module that passes its positional arguments to a function by name; torch.onnx.export needs a module."""
 
     def __init__(self, function: Function, names: tuple[str, ...]) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class Named(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # torch is u
 
 
 def session_of(function: Function, inputs: Inputs, signature: Mapping[str, Any], facts: Facts, adapter: str) -> Any:
-    """A session for `function` of `inputs`, by the exporter of the variant."""
+    """An onnxruntime session that computes `function` of `inputs`, exported as the variant says."""
     lengths = LENGTHS | {"n": LENGTHS["b"] * facts.sizes["num_heads"]}
     exporter = EXPORTERS[facts.variant]
 
@@ -68,7 +68,7 @@ def session_of(function: Function, inputs: Inputs, signature: Mapping[str, Any],
 
 
 def _export(function: Function, described: Described, lengths: Mapping[Any, int], exporter: Exporter) -> bytes:
-    """Trace the function on an example and return the model."""
+    """Export the function, traced on example inputs of zeros, and return the ONNX model as bytes."""
     examples = [
         torch.zeros([lengths.get(size, size) for size in sizes], dtype=getattr(torch, dtype))
         for dtype, sizes in described.values()
@@ -90,13 +90,13 @@ def _export(function: Function, described: Described, lengths: Mapping[Any, int]
 
 
 def declare(facts: Facts) -> Declaration:
-    """What torch documents of the source call; the decomposed graph rounds after every operator."""
+    """Declare what torch documents about the source call. The decomposed graph rounds after each operator."""
     half = facts.dtype == "float16"
     profile = Profile.naive("float16") if half else Profile.uniform(facts.dtype).but(scale="float32")
     return Declaration(profile, evidence="measured: docs/tolerance.md, section 5")
 
 
 def evidence() -> dict[str, Any]:
-    """What runs: versions, and where the nodes of the graph ran, beside what torch says."""
+    """Evidence of what ran: versions, where onnxruntime ran the nodes of the graph, and the evidence of torch."""
     found, ran = torch_evidence(), ort_evidence(*PACKAGES[1:])
     return {**found, **ran, "versions": found["versions"] | ran["versions"]}

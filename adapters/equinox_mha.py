@@ -2,12 +2,14 @@
 Equinox, through equinox.nn.MultiheadAttention, under jax.jit and jax.vmap.
 
 What this adapter translates, and nothing else:
-* the layer takes one item, without a batch axis: jax.vmap over items
-* weights are given (in, out) and Equinox stores (out, in): transposed
-* mask: True means attend; for each item (seq_len_q, seq_len_k), or (num_heads, seq_len_q, seq_len_k)
-* a bias for each projection: use_query_bias and its like
-* gradients: jax.vjp by query, key, value and the parameters, from that of the output
-* 64-bit types are enabled
+* the layer takes one batch element, without a batch axis; jax.vmap maps the layer over the batch
+* weights are given as (in, out) and Equinox stores (out, in), so they are transposed
+* `mask`: True means attend. For each batch element it is (seq_len_q, seq_len_k) or (num_heads, seq_len_q, seq_len_k).
+  A mask without a batch axis is passed to every batch element.
+* biases: each projection has its own option: use_query_bias, use_key_bias, use_value_bias, use_output_bias
+* dropout: the probability is passed to the layer, and inference=True makes it inactive
+* gradients: jax.vjp computes those with respect to query, key, value and the parameters from that of the output
+* JAX's 64-bit types are enabled
 """
 
 NAME = "equinox.mha"
@@ -48,14 +50,14 @@ SIZES = ("num_heads", "query_dim", "kdim", "vdim", "output_dim", "head_dim", "va
 
 
 def declare(facts: Facts) -> Declaration:
-    """Canonical; operator by operator, but for the softmax of half precision, which is in float32."""
+    """Declare canonical attention, operator by operator. In half precision, the softmax is in float32."""
     half = facts.dtype in ("float16", "bfloat16")
     profile = Profile.naive(facts.dtype) if half else stepwise_profile("jax", facts.dtype)
     return Declaration(profile, evidence="equinox/nn/_attention.py: query scaled, einsum, softmax, einsum")
 
 
 def mha(call: Call) -> dict[str, Any]:
-    """Answer the call with a layer that holds the parameters."""
+    """Answer the call with a layer that has the parameters of the call."""
     sizes = tuple(call.facts.sizes[name] for name in SIZES)
     biases = "".join(letter for letter in PARTS if "b" + letter in call.params)
     apply = built(sizes, call.facts.dtype, biases, call.dropout_p or 0.0)
@@ -72,7 +74,12 @@ def mha(call: Call) -> dict[str, Any]:
 
 @cache
 def built(sizes: tuple[int, ...], dtype: str, biases: str, dropout: float) -> Any:
-    """The layer of these sizes as a compiled function of its parameters, inputs and mask, with gradients or without."""
+    """
+    Return the layer of these sizes as a compiled function of its parameters, inputs and mask.
+
+    The function also returns gradients if it gets the gradient of the output (`wanted`). sizes: those of SIZES. biases:
+    the letters of the projections that have a bias.
+    """
     number, query_dim, kdim, vdim, output_dim, head_dim, value_dim = sizes
     empty = equinox.nn.MultiheadAttention(
         number,
@@ -103,7 +110,7 @@ def built(sizes: tuple[int, ...], dtype: str, biases: str, dropout: float) -> An
 
 
 def holding(layer: Any, params: Any) -> Any:
-    """The layer with the parameters of the call."""
+    """Return a copy of the layer with the parameters of the call."""
     for name, array in params.items():
         part = f"{PROJECTIONS[name[1]]}_proj"
         field, held = ("weight", array.T) if name[0] == "w" else ("bias", array)

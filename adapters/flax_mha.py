@@ -3,15 +3,18 @@ Flax, through flax.linen.MultiHeadDotProductAttention or flax.nnx.MultiHeadAtten
 
 What this adapter translates, and nothing else:
 * arrays are (batch, seq_len, width), as in the call
-* weights are given (in, num_heads * dim) and Flax stores (in, num_heads, dim): reshaped; the output kernel likewise
-* mask: True means attend; (batch, num_heads, seq_len_q, seq_len_k) or 1; make_attention_mask writes it in float32
-* is_causal, which only nnx has: top-left aligned; with a past it goes with each step, beside the cache
-* dropout: given to the layer, which is deterministic=True
-* a past: decode=True, where a layer keeps keys and values, and has room for all: it gets one query, key and value at a
-  time, those of the past with the first query; the cache stands for a causal mask that counts from the past
-* sow_weights where weights are asked for, which are then read from the intermediates
-* gradients: jax.vjp by query, key, value and the parameters, from that of the output
-* 64-bit types are enabled
+* weights are given as (in, num_heads * dim) and Flax stores (in, num_heads, dim), so they are reshaped. The output
+  kernel is reshaped from (num_heads * dim, out) to (num_heads, dim, out).
+* `mask`: True means attend. It is (batch, num_heads, seq_len_q, seq_len_k), and each of the first three axes may have
+  size one. Float masks are accepted, because make_attention_mask of Flax returns float32.
+* `is_causal`: top-left aligned; only nnx has it. With a past, every step gets it together with the cache.
+* dropout: the rate is passed to the layer, and deterministic=True makes it inactive
+* a past: decode=True gives the layer a cache that has room for all keys and values. Each step passes one query, one key
+  and one value. The steps of the past all pass the first query. The cache acts as a causal mask aligned to the past:
+  key <= query + length of the past.
+* sow_weights=True if weights are requested; the adapter reads them from the intermediates
+* gradients: jax.vjp computes those with respect to query, key, value and the parameters from that of the output
+* JAX's 64-bit types are enabled
 """
 
 NAME = "flax.mha"
@@ -74,19 +77,19 @@ from ._jax import fused_declaration, jax_evidence
 from ._layers import PARTS, parameters_by_part, stepwise_profile
 from ._releases import known
 
-# Where init_cache says: "When in decode mode, only one token must be passed at a time".
+# The page on which init_cache says: "When in decode mode, only one token must be passed at a time".
 DECODING = "https://flax.readthedocs.io/en/latest/api_reference/flax.nnx/nn/attention.html"
 
 
 def declare(facts: Facts) -> Declaration:
-    """Canonical. linen, and nnx with weights, operator by operator; nnx without through jax.nn."""
+    """Declare canonical attention. nnx without weights calls jax.nn; the others run operator by operator."""
     if facts.variant == "nnx" and "weights" not in facts.outputs:
         return fused_declaration(facts.dtype)
     return Declaration(stepwise_profile("jax", facts.dtype), evidence="flax/linen/attention.py: scale, einsum, softmax")
 
 
 def mha(call: Call) -> dict[str, Any]:
-    """Answer the call with a layer that holds the parameters."""
+    """Answer the call with a layer that has the parameters of the call."""
     facts, sizes = call.facts, call.facts.sizes
     if facts.variant == "nnx" and sizes["kdim"] != sizes["vdim"]:
         raise Unsupported("flax.nnx.MultiHeadAttention has one width for key and value, in_kv_features")
@@ -113,10 +116,11 @@ def mha(call: Call) -> dict[str, Any]:
 
 def decodable(call: Call) -> int:
     """
-    The length of the past, if there is one.
+    Return the length of the past, or 0 if there is none.
 
     Raises:
-        Unsupported: the call has one and does not decode.
+        Unsupported: the call has a past and cannot be made in decode mode. Either it does not have one new key for each
+            query, or it has several queries and does not request the causal mask of the cache.
     """
     sizes = call.facts.sizes
     past = sizes.get("past", 0)
@@ -128,12 +132,12 @@ def decodable(call: Call) -> int:
 
 
 def joined(past: Tensor | None, rest: Tensor) -> Any:
-    """The positions of the past, if there is one, and the others."""
+    """Return the positions of the past, if there is one, followed by the other positions."""
     return to_numpy(rest) if past is None else np.concatenate([to_numpy(past), to_numpy(rest)], axis=1)
 
 
 def named(slopes: tuple[Any, ...], call: Call) -> dict[str, Any]:
-    """Gradients by parameters, query, key and value as outputs of a reply, in the shapes of the call."""
+    """Return the gradients by output name. Those with respect to parameters get the shapes of the call."""
     if not slopes:
         return {}
     params, *inputs = slopes

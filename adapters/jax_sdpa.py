@@ -2,14 +2,18 @@
 JAX, through jax.nn.dot_product_attention.
 
 What this adapter translates, and nothing else:
-* arrays are given (batch, num_heads, seq_len, head_dim); JAX takes and returns (batch, seq_len, num_heads, head_dim)
-* mask: True means attend; bias: floats added to the logits; both (batch, num_heads, seq_len_q, seq_len_k) or 1
-* gradients: jax.vjp by query, key and value, from the given gradient of the output
-* is_causal: top-left aligned
-* local_window_size: (left, right), inclusive; a side without bound is given as the longer of the two lengths
-* 64-bit types are enabled
-* key_value_seq_lengths, query_seq_lengths: how many keys and queries of each item take part, from the first
-* [jit] is compiled as a whole, [eager] operator by operator; [xla] is [jit] on CUDA
+* arrays are given as (batch, num_heads, seq_len, head_dim). JAX takes and returns (batch, seq_len, num_heads,
+  head_dim), so two axes are swapped before and after the call.
+* `mask`: True means attend. `bias`: floats are added to the logits. Both are (batch, num_heads, seq_len_q, seq_len_k),
+  and each axis may have size one.
+* gradients: jax.vjp computes those with respect to query, key and value from the given gradient of the output
+* `is_causal`: top-left aligned
+* `local_window_size`: (left, right), both inclusive. A side without a limit gets the longer sequence length.
+* JAX's 64-bit types are enabled
+* `key_value_seq_lengths`, `query_seq_lengths`: how many keys and how many queries of each batch element take part,
+  counted from the first. Only [lengths] passes them.
+* [jit] and [lengths] compile the call as a whole; [eager] runs it operator by operator; [xla] is [jit] on CUDA, with
+  implementation='xla'
 """
 
 NAME = "jax.sdpa"
@@ -93,9 +97,9 @@ from conformance.bridge import Call, Declaration, Facts, framework_call
 from ._arrays import to_numpy
 from ._jax import fused_declaration, jax_evidence
 
-# What JAX calls the devices.
+# JAX's name of a platform -> the name of the device in this project. Other names are the same in both.
 PLATFORMS = {"gpu": "cuda"}
-# The devices on which the results of the last call lay.
+# The devices that the results of the last call were on.
 came_from: set[str] = set()
 
 TARGET = jax.nn.dot_product_attention
@@ -104,7 +108,7 @@ STATIC = ("scale", "is_causal", "local_window_size", "implementation")
 
 
 def attend(query: Any, key: Any, value: Any, grad_output: Any, **arguments: Any) -> tuple[Any, ...]:
-    """The output, and by jax.vjp the gradients by query, key and value where that of the output is given."""
+    """Return the output and, if `grad_output` is given, the gradients by jax.vjp for query, key and value."""
     if grad_output is None:
         return (TARGET(query, key, value, **arguments),)
     output, pull = jax.vjp(lambda q, k, v: TARGET(q, k, v, **arguments), query, key, value)
@@ -116,7 +120,7 @@ FUNCTIONS = {"jit": COMPILED, "lengths": COMPILED, "eager": attend, "xla": COMPI
 
 
 def declare(facts: Facts) -> Declaration:
-    """Canonical."""
+    """Declare canonical attention with the arithmetic of jax.nn.dot_product_attention."""
     return fused_declaration(facts.dtype, facts.device)
 
 
@@ -143,12 +147,12 @@ def sdpa(call: Call) -> dict[str, Any]:
 
 
 def devices() -> list[str]:
-    """The devices that JAX sees."""
+    """Return the names of the devices that JAX sees."""
     return sorted({PLATFORMS.get(device.platform, device.platform) for device in jax.devices()})
 
 
 def evidence() -> dict[str, Any]:
-    """What runs, and on which devices the results of the last call lay."""
+    """Return what runs, and the devices that the results of the last call were on."""
     ran_on = sorted(came_from)
     came_from.clear()
     return {"ran_on": ran_on, **jax_evidence()}

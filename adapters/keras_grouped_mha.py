@@ -2,17 +2,24 @@
 Keras 3, through keras.layers.GroupQueryAttention on one of its backends.
 
 What this adapter translates, and nothing else:
-* arrays are (batch, seq_len, width), as in the call; the layer is called as (query, value, key)
-* weights are given (in, heads * dim) and Keras stores (in, heads, dim): reshaped; the output kernel likewise
-* query_mask (batch, seq_len_q), value_mask and, beside it, key_mask (batch, seq_len_k), and attention_mask (batch,
-  seq_len_q, seq_len_k), or with an axis of the heads after the batch: True means attend
-* masks that travel attached: a layer before puts them on the tensors of query, value and key
-* use_causal_mask: top-left aligned
-* sliding_window, of the layer: keys within sliding_window - 1 positions of the query, to either side
-* dropout: given to the layer, inactive outside training
-* gradients by query, key, value and the kernels and biases: tf.GradientTape, jax.vjp under jax.jit, torch.autograd.grad
-* return_attention_scores where weights are asked for
-* [jax] runs with 64-bit types enabled
+* arrays: (batch, seq_len, width), as in the call. The adapter passes query, value and key by name.
+* weights: (in, heads * dim) in the call. Keras stores (in, heads, dim), so the adapter reshapes them. `heads` is
+  num_heads for the query, and num_kv_heads for key and value. The adapter reshapes the biases of query, key and value,
+  and the output kernel, in the same way.
+* `query_mask`: (batch, seq_len_q). True means attend.
+* `value_mask`: the key padding mask, (batch, seq_len_k). True means attend. A second key padding mask is passed as
+  `key_mask`, together with `value_mask`.
+* `attention_mask`: True, or a non-zero integer, means attend. It is (seq_len_q, seq_len_k), (batch, seq_len_q,
+  seq_len_k) or (batch, num_heads, seq_len_q, seq_len_k).
+* attached masks: a Lambda layer attaches them to the tensors of query, value and key.
+* `use_causal_mask`: the causal mask is aligned to the top left.
+* `sliding_window`: an argument of the constructor. Each query attends only keys that are at most sliding_window - 1
+  positions before or after it.
+* `dropout`: passed to the constructor. It is inactive outside training.
+* gradients: with respect to query, key, value, the kernels and the biases. They are computed with tf.GradientTape, with
+  jax.vjp under jax.jit, or with torch.autograd.grad.
+* `return_attention_scores`: True if the call requests the weights.
+* [jax]: 64-bit types are enabled.
 """
 
 NAME = "keras.grouped_mha"
@@ -97,12 +104,17 @@ SIZES = ("head_dim", "num_heads", "num_kv_heads", "query_dim", "vdim", "kdim")
 
 
 def declare(facts: Facts) -> Declaration:
-    """Canonical. With weights operator by operator, without through keras.ops.dot_product_attention."""
+    """
+    Declare canonical attention.
+
+    If the call requests attention weights, each step of the profile is a separate operator. Otherwise, the
+    profile is that of keras.ops.dot_product_attention.
+    """
     return Declaration(layer_profile(facts), evidence="measured: docs/tolerance.md, section 5")
 
 
 def mha(call: Call) -> dict[str, Any]:
-    """Answer the call with a layer that holds the parameters."""
+    """Answer the call with a layer whose weights are the parameters of the call."""
     facts = call.facts
     sizes = tuple(facts.sizes[name] for name in SIZES)
     options = {"biases": "bq" in call.params, "dropout": call.dropout_p or 0.0, "window": sliding_window(call)}
@@ -119,7 +131,7 @@ def mha(call: Call) -> dict[str, Any]:
 
 @cache
 def built(sizes: tuple[int, ...], dtype: str, *, biases: bool, dropout: float, window: int | None) -> Any:
-    """A layer of these sizes; its weights are set for each call."""
+    """Return a layer of these sizes. Its weights are set before each call."""
     head_dim, heads, kv_heads, *widths = sizes
     layer = keras.layers.GroupQueryAttention(
         head_dim,

@@ -2,19 +2,20 @@
 Keras 3, through keras.layers.MultiHeadAttention on one of its backends.
 
 What this adapter translates, and nothing else:
-* arrays are (batch, seq_len, width), as in the call; the layer is called as (query, value, key)
-* weights are given (in, num_heads * dim) and Keras stores (in, num_heads, dim): reshaped; the output kernel likewise
-* query_mask (batch, seq_len_q), value_mask and, beside it, key_mask (batch, seq_len_k), and attention_mask (batch,
-  seq_len_q, seq_len_k), or with an axis of the heads after the batch: True means attend
-* masks that travel attached: a layer before puts them on the tensors of query, value and key
-* use_causal_mask: top-left aligned
-* sliding_window, of the layer: keys within sliding_window - 1 positions of the query, to either side
-* dropout: given to the layer, inactive outside training
-* gradients by query, key, value and the kernels and biases: tf.GradientTape, jax.vjp under jax.jit, torch.autograd.grad
-* return_attention_scores where weights are asked for
-* [jax] runs with 64-bit types enabled
-* [axes]: arrays and masks have an axis of one more after the batch, attention_axes=(-2,) leaves it out; padding is
-  key_mask
+* arrays: (batch, seq_len, width), as in the call. The adapter passes query, value and key by name.
+* weights: reshaped from (in, num_heads * dim) to (in, num_heads, dim); the biases and the output kernel likewise
+* `query_mask` (batch, seq_len_q) and `value_mask` (batch, seq_len_k): True means attend. A second key padding mask is
+  passed as `key_mask`, together with `value_mask`.
+* `attention_mask`: True, or a non-zero integer, means attend. It is (seq_len_q, seq_len_k), (batch, seq_len_q,
+  seq_len_k) or (batch, num_heads, seq_len_q, seq_len_k).
+* attached masks: a Lambda layer attaches them to the tensors of query, value and key.
+* `use_causal_mask`: the causal mask is aligned top-left. `return_attention_scores`: True if weights are requested.
+* `sliding_window`: each query attends only keys that are at most sliding_window - 1 positions before or after it.
+* `dropout` and `sliding_window` are passed to the constructor. Dropout is inactive outside training.
+* gradients: of query, key, value, kernels, biases; tf.GradientTape, jax.vjp under jax.jit or torch.autograd.grad
+* [jax]: 64-bit types are enabled.
+* [axes]: arrays and masks get an axis of size one after the batch axis, which attention_axes=(-2,) excludes from the
+  attention. The key padding mask is passed as `key_mask`.
 """
 
 NAME = "keras.mha"
@@ -128,12 +129,12 @@ from ._layers import parameters
 
 
 def declare(facts: Facts) -> Declaration:
-    """Canonical. With weights operator by operator, without through keras.ops.dot_product_attention."""
+    """Declare canonical attention: with weights or [axes] by separate operators, else by ops.dot_product_attention."""
     return Declaration(layer_profile(facts), evidence="measured: docs/tolerance.md, section 5")
 
 
 def mha(call: Call) -> dict[str, Any]:
-    """Answer the call with a layer that holds the parameters."""
+    """Answer the call with a layer whose weights are the parameters of the call."""
     facts = call.facts
     axes = (-2,) if facts.variant == "axes" else None
     options = {"biases": "bq" in call.params, "dropout": call.dropout_p or 0.0, "window": sliding_window(call)}
@@ -152,7 +153,7 @@ def mha(call: Call) -> dict[str, Any]:
 
 
 def one_more_axis(value: Any) -> Any:
-    """An array with an axis of one after the batch; flags as they are."""
+    """Return an array with an axis of size one inserted after the batch axis, or a flag unchanged."""
     return value if isinstance(value, bool) else value[:, None]
 
 

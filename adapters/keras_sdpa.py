@@ -2,11 +2,14 @@
 Keras 3, through keras.ops.dot_product_attention on one of its backends.
 
 What this adapter translates, and nothing else:
-* arrays are given (batch, num_heads, seq_len, head_dim); Keras takes and returns (batch, seq_len, num_heads, head_dim)
-* mask: True means attend; bias: floats added to the logits; both (batch, num_heads, seq_len_q, seq_len_k) or 1
-* is_causal: top-left aligned
-* gradients by query, key and value, from that of the output: tf.GradientTape, jax.vjp, torch.autograd.grad
-* [jax] runs with 64-bit types enabled
+* arrays: (batch, num_heads, seq_len, head_dim) in the call. Keras takes and returns (batch, seq_len, num_heads,
+  head_dim), so the adapter swaps the two middle axes.
+* `mask`: True means attend. `bias`: floats are added to the logits. Both are (batch, num_heads, seq_len_q, seq_len_k);
+  each of these axes may have size 1.
+* `is_causal`: the causal mask is aligned to the top left.
+* gradients: with respect to query, key and value, from the gradient with respect to the output. They are computed with
+  tf.GradientTape, jax.vjp or torch.autograd.grad.
+* [jax]: 64-bit types are enabled.
 """
 
 NAME = "keras.sdpa"
@@ -74,7 +77,7 @@ TARGET = keras.ops.dot_product_attention
 
 
 def declare(facts: Facts) -> Declaration:
-    """Canonical, but that Keras maps float64 to float32 on purpose off TensorFlow."""
+    """Declare canonical attention, except that Keras intentionally maps float64 to float32 on JAX and PyTorch."""
     single = facts.dtype == "float64" and facts.variant != "tensorflow"
     return Declaration(
         attention_profile(facts.variant, facts.dtype),
@@ -84,7 +87,7 @@ def declare(facts: Facts) -> Declaration:
 
 
 def sdpa(call: Call) -> dict[str, Any]:
-    """Answer the call."""
+    """Answer the call with `TARGET`."""
     query, key, value = (to_numpy(tensor).swapaxes(1, 2) for tensor in (call.query, call.key, call.value))
     masks = {name: to_numpy(call.arguments[name]) for name in ("mask", "bias") if name in call.arguments}
     causal = bool(call.arguments.get("is_causal", False))

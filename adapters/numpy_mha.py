@@ -2,14 +2,14 @@
 NumPy: multi-head attention as a plain loop, in float32 and float64.
 
 What this adapter translates, and nothing else:
-* arrays are (batch, seq_len, width) and lie in memory as the call says; weights (in, out)
-* head h owns columns h * dim to (h + 1) * dim of the projections
-* key_padding_mask (batch, seq_len_k) and attn_mask: True or non-zero means attend; floats are added to the logits
-* is_causal: top-left aligned, combined with the masks
-* bias_k, bias_v and a key and value of zeros are appended after the projection; no mask concerns them
-* relu: of the projected query, key and value; residual: the query is added to the output
-* softcap: softcap * tanh(logits / softcap), before the mask is applied
-* a fully masked row is zero before the output projection
+* arrays are (batch, seq_len, width), in the memory layout that the call requires. Weights are (in, out).
+* Head h has the columns h * dim to (h + 1) * dim of the projections.
+* `key_padding_mask` (batch, seq_len_k) and `attn_mask`: True or non-zero means attend; floats are added to the logits.
+* `is_causal`: the causal mask is aligned top-left and combined with the other masks.
+* `bias_k` and `bias_v`, then a key and a value of zeros, are appended after the projection. No mask applies to them.
+* relu: applied to the projected query, key and value. residual: the query is added to the output.
+* softcap: logits become softcap * tanh(logits / softcap) before the mask is applied.
+* A fully masked row is zero before the output projection.
 """
 
 NAME = "numpy.mha"
@@ -67,7 +67,7 @@ from ._numpy import Array, attend, linear, reply
 
 
 def declare(facts: Facts) -> Declaration:
-    """Canonical, in the arithmetic of the dtype itself."""
+    """Declare canonical attention. Every step rounds to the dtype of the call."""
     return Declaration(
         Profile.uniform(facts.dtype), evidence="adapters/_numpy.py: every operation in the dtype of its arrays"
     )
@@ -93,12 +93,12 @@ def mha(call: Call) -> dict[str, Any]:
 
 
 def bias(call: Call, name: str) -> Array | None:
-    """A bias, if the call has biases."""
+    """Return a bias, or None if the call does not have it."""
     return call.params[name].bits if name in call.params else None
 
 
 def project(call: Call, letter: str, rows: Tensor, heads: int) -> Array:
-    """Project the rows and give each head its columns: (batch, heads, seq_len, dim)."""
+    """Project the rows, apply ReLU if the call requires it, and split the heads: (batch, heads, seq_len, dim)."""
     flat = linear(strided(rows, call.facts.layout).view(), call.params["w" + letter].bits, bias(call, "b" + letter))
     if "relu" in call.facts.requirements:
         flat = np.maximum(flat, 0)
@@ -106,7 +106,7 @@ def project(call: Call, letter: str, rows: Tensor, heads: int) -> Array:
 
 
 def append(call: Call, name: str, rows: Array) -> Array:
-    """The learned key or value, then that of zeros, after those of (batch, heads, seq_len, dim)."""
+    """Append the learned key or value, then one of zeros, if the call has them; rows: (batch, heads, seq_len, dim)."""
     batch, heads, _, dim = rows.shape
     learned = call.params[name].bits.reshape(1, heads, 1, dim) if name in call.params else rows[:1, :, :0]
     zeros = np.zeros((1, heads, int("zero_key" in call.facts.requirements), dim), rows.dtype)
@@ -114,7 +114,11 @@ def append(call: Call, name: str, rows: Array) -> Array:
 
 
 def widened(mask: Array, keys: int, *, causal: bool) -> Array:
-    """The mask, with the causal one, for all keys: those that are appended are attended."""
+    """
+    Combine the mask with the causal mask, if `causal`, and extend it to `keys` keys.
+
+    Every query attends the appended keys.
+    """
     if causal:
         seen = np.tri(*mask.shape[-2:]) == 1
         mask = mask & seen if mask.dtype == bool else np.where(seen, mask, mask.dtype.type(-np.inf))
@@ -123,7 +127,12 @@ def widened(mask: Array, keys: int, *, causal: bool) -> Array:
 
 
 def combined(call: Call, shape: tuple[int, int, int, int]) -> Array:
-    """All mask arguments as one array of the logits' shape: AND of booleans, floats with -inf where these say no."""
+    """
+    Combine all mask arguments except is_causal into one array in the shape of the logits.
+
+    Boolean and integer masks are combined with AND. If there are float masks, the result is their sum, with -inf where
+    a boolean or integer mask does not attend.
+    """
     allowed = np.ones(shape, bool)
     added = None
     for slot, mask in call.arguments.items():
@@ -138,5 +147,5 @@ def combined(call: Call, shape: tuple[int, int, int, int]) -> Array:
 
 
 def evidence() -> dict[str, Any]:
-    """What ran."""
+    """Return the NumPy version, the device and the kernel."""
     return {"versions": {"numpy": np.__version__}, "device": "cpu", "kernel": "python loop"}

@@ -2,12 +2,12 @@
 NumPy: scaled dot product attention as a plain loop, in float32 and float64.
 
 What this adapter translates, and nothing else:
-* arrays are (batch, num_heads, seq_len, head_dim), as in the call, and lie in memory as it says
-* attn_mask: True or non-zero means attend; floats are added to the logits
-* is_causal: top-left aligned, after a past shifted by its length, combined with attn_mask
-* a past comes before key and value, and both together are present
-* softcap: softcap * tanh(logits / softcap), before the mask is applied
-* a fully masked row is zero
+* arrays are (batch, num_heads, seq_len, head_dim), as in the call, in the memory layout that the call requires.
+* `attn_mask`: True or non-zero means attend; floats are added to the logits.
+* `is_causal`: the causal mask is aligned top-left, shifted by the length of a past, and combined with `attn_mask`.
+* The past is concatenated before key and value. The results are the outputs `present_key` and `present_value`.
+* softcap: logits become softcap * tanh(logits / softcap) before the mask is applied.
+* A fully masked row is zero.
 """
 
 NAME = "numpy.sdpa"
@@ -41,7 +41,7 @@ from ._numpy import attend, reply
 
 
 def declare(facts: Facts) -> Declaration:
-    """Canonical, in the arithmetic of the dtype itself."""
+    """Declare canonical attention. Every step rounds to the dtype of the call."""
     return Declaration(
         Profile.uniform(facts.dtype), evidence="adapters/_numpy.py: every operation in the dtype of its arrays"
     )
@@ -68,5 +68,5 @@ def sdpa(call: Call) -> dict[str, Any]:
 
 
 def evidence() -> dict[str, Any]:
-    """What ran."""
+    """Return the NumPy version, the device and the kernel."""
     return {"versions": {"numpy": np.__version__}, "device": "cpu", "kernel": "python loop"}

@@ -2,16 +2,18 @@
 The ONNX operator Attention in onnx's own reference implementation, as a graph of one node.
 
 What this adapter translates, and nothing else:
-* arrays are (batch, num_heads, seq_len, head_dim), as in the call; [reference-3d] merges heads: (batch, seq_len, width)
-* attn_mask: True means attend, floats are added to the logits; it broadcasts, but for the keys
-* is_causal: top-left aligned, after a past shifted by its length; since opset 25 left_window_size and
-  right_window_size: inclusive, shifted alike
-* softcap: an attribute
-* attn_mask of fewer keys than there are, since opset 24: the others are masked
-* nonpad_kv_seqlen, since opset 24: how many keys of each item are not padding; not beside a past. It moves is_causal
-  and the window of each item, so that one that does not move is written out beside it
-* past_key and past_value, present_key and present_value: as in the call
-* scaled, capped, logits, weights: qk_matmul_output in modes 0 to 3
+* arrays are (batch, num_heads, seq_len, head_dim), as in the call. [reference-3d] merges the heads:
+  (batch, seq_len, width).
+* `attn_mask`: True means attend; floats are added to the logits. Every axis except the key axis may have size 1.
+* `attn_mask` with fewer columns than there are keys, since opset 24: the remaining keys are masked.
+* `is_causal`: top-left aligned. After a past, the diagonal is shifted by the length of the past.
+* `left_window_size` and `right_window_size`, since opset 25: inclusive. A past shifts the window in the same way.
+* `nonpad_kv_seqlen`, since opset 24: the number of keys of each batch element that are not padding. It is not used
+  together with a past. It shifts the causal mask of `is_causal` and the window for each batch element. A causal mask or
+  window that must not be shifted is passed in `attn_mask`, together with `nonpad_kv_seqlen`.
+* `softcap`: an attribute of the operator.
+* `past_key` and `past_value`, `present_key` and `present_value`: as in the call.
+* The outputs scaled, capped, logits and weights are `qk_matmul_output` in modes 0 to 3.
 """
 
 NAME = "onnx.attention"
@@ -105,7 +107,11 @@ OPSET = {"reference": 25, "reference-24": 24, "reference-23": 23, "reference-3d"
 
 
 def declare(facts: Facts) -> Declaration:
-    """What the operator's page says; NumPy computes in the dtype of its arrays, and the attribute scale is float32."""
+    """
+    Declare what the operator's page documents, and the arithmetic of NumPy.
+
+    NumPy computes in the dtype of its arrays. The attribute scale is float32.
+    """
     single = Profile.uniform(facts.dtype).but(pre=facts.dtype)
     half = Profile.naive(facts.dtype).but(soft=facts.dtype, sum=facts.dtype)
     profile = half if facts.dtype in ("float16", "bfloat16") else single
@@ -128,10 +134,10 @@ def sdpa(call: Call) -> dict[str, Any]:
 
 @cache
 def evaluator_of(model: bytes) -> Any:
-    """An evaluator of the graph, made once."""
+    """The evaluator of a graph, created once for each model."""
     return ReferenceEvaluator(onnx.load_model_from_string(model))
 
 
 def evidence() -> dict[str, Any]:
-    """What runs."""
+    """The versions and the device."""
     return {"versions": {"onnx": onnx.__version__, "numpy": np.__version__}, "device": "cpu", "ran_on": ["cpu"]}

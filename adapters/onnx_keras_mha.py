@@ -2,12 +2,15 @@
 keras.layers.MultiHeadAttention, exported to ONNX by keras.Model.export(format="onnx"), run by onnxruntime.
 
 What this adapter translates, and nothing else:
-* what keras.mha translates, but for dropout and query_mask
-* the parameters are inputs of the graph (Layer.stateless_call), batch and lengths are open (None)
-* arguments that are one object are one input of the model
+* what keras.mha translates, except `query_mask`, `key_mask`, attached masks, an `attention_mask` with an axis of the
+  heads, `sliding_window`, dropout and gradients.
+* parameters: inputs of the graph (Layer.stateless_call).
+* batch and lengths: dynamic in the graph (None).
+* arguments that are one object: one input of the model.
 
-On JAX such an export (jax2onnx 0.17.1) refuses a causal flag or two masks over open lengths, and weighs masked keys
-first and takes their weights away after the softmax, so that a large masked logit leaves nothing: it is left out.
+There is no variant on JAX. The export on JAX (jax2onnx 0.17.1) refuses a causal argument or two masks if lengths are
+dynamic. It also includes masked keys in the softmax and removes their weights only afterwards. A large masked logit
+then leaves no weight for the other keys.
 """
 
 NAME = "onnx.keras_mha"
@@ -70,12 +73,12 @@ from ._ort import ort_evidence
 
 CONVERTERS = {"torch": ["torch"], "tensorflow": ["tensorflow", "tf2onnx"]}
 AXES = {"query": "bqe", "value": "bke", "key": "bke", "value_mask": "bk", "attention_mask": "bqk"}
-# By what is one object in the call: the inputs of the graph.
+# facts.alias (which arguments are one object) -> the arrays that are inputs of the graph.
 DISTINCT = {"none": ("query", "value", "key"), "kv": ("query", "value"), "qkv": ("query",)}
 
 
 def declare(facts: Facts) -> Declaration:
-    """Canonical, as the layer is."""
+    """Declare canonical attention, as keras.mha does."""
     return Declaration(Profile.uniform(facts.dtype), evidence="measured: docs/tolerance.md, section 5")
 
 
@@ -98,7 +101,7 @@ def mha(call: Call) -> dict[str, Any]:
 
 
 class Attend(keras.layers.Layer):  # type: ignore[misc, unused-ignore]  # keras is untyped here
-    """A MultiHeadAttention as a function of named tensors, its parameters among them."""
+    """A MultiHeadAttention layer as a function of named tensors, which include its parameters."""
 
     def __init__(self, layer: Any, flags: Mapping[str, bool]) -> None:
         super().__init__()
@@ -115,7 +118,7 @@ class Attend(keras.layers.Layer):  # type: ignore[misc, unused-ignore]  # keras 
 
 
 def export(facts: Facts, flags: Mapping[str, bool], described: Described) -> bytes:
-    """Make a model of the layer and export it."""
+    """Build a Keras model of the layer, export it, and return the ONNX model."""
     layer = mha_layer(mha_sizes(facts), facts.dtype, biases="bq" in described)
     shapes = {
         name: [size if isinstance(size, int) else None for size in sizes] for name, (_, sizes) in described.items()
@@ -132,6 +135,6 @@ def export(facts: Facts, flags: Mapping[str, bool], described: Described) -> byt
 
 
 def evidence() -> dict[str, Any]:
-    """What runs: versions, and where the nodes of the graph ran, beside what Keras says."""
+    """The evidence of Keras, combined with that of onnxruntime: versions, and where the nodes of the graph ran."""
     found, ran = keras_evidence(), ort_evidence("onnx")
     return {**found, **ran, "versions": found["versions"] | ran["versions"]}

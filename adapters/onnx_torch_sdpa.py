@@ -2,10 +2,10 @@
 PyTorch's scaled_dot_product_attention, exported to ONNX by torch.onnx.export, run by onnxruntime.
 
 What this adapter translates, and nothing else:
-* arrays are (batch, num_heads, seq_len, head_dim), as in the call; batch and lengths are dynamic in the graph
-* attn_mask: True means attend, floats are added to the logits; as in the call
-* is_causal: top-left aligned
-* fewer key heads than query heads: enable_gqa=True
+* arrays are (batch, num_heads, seq_len, head_dim), as in the call. Batch and lengths are dynamic in the graph.
+* `attn_mask`: True means attend; floats are added to the logits. It is passed as in the call.
+* `is_causal`: top-left aligned.
+* fewer key heads than query heads: `enable_gqa=True`.
 """
 
 NAME = "onnx.torch_sdpa"

@@ -2,13 +2,14 @@
 OpenVINO, through the operation ScaledDotProductAttention of opset 13 on its CPU plugin.
 
 What this adapter translates, and nothing else:
-* arrays are (batch, num_heads, seq_len, head_dim), as in the call; batch and lengths are dynamic in the graph
-* attention_mask: True means attend, floats are added to the logits
-* causal: top-left aligned; the page says that the mask is then ignored, so that they exclude each other
-* the model is compiled with INFERENCE_PRECISION_HINT f32, so that the plugin does not choose another one
-* bfloat16 is handed over and read as a tensor of OpenVINO's own on the same bits
-* arrays that do not fit (`mistakes`) are handed to a process of their own, which lives for this call: after such a call
-  later ones err, or the process dies (2026.4.1). Of what it dies, this process dies
+* arrays are (batch, num_heads, seq_len, head_dim), as in the call. Batch and lengths are dynamic in the graph.
+* `attention_mask`: True means attend; floats are added to the logits.
+* `causal`: top-left aligned. The page says that a causal call ignores the mask, so the two exclude each other.
+* `INFERENCE_PRECISION_HINT`: f32, so that the plugin does not choose another precision.
+* bfloat16: an openvino.Tensor with the same bits, for the inputs and for the output.
+* arrays that do not fit (`mistakes`) are passed to a separate process, which runs only this call. After such a call,
+  later calls fail or the process crashes (2026.4.1). If a signal kills the separate process, the adapter kills its own
+  process with the same signal.
 """
 
 NAME = "openvino.sdpa"
@@ -59,7 +60,7 @@ ELEMENTS |= {"bool": openvino.Type.boolean}
 
 
 def declare(facts: Facts) -> Declaration:
-    """What the operation's page says: masked logits get -inf added, and the weights are multiplied by every value."""
+    """Declare what the operation's page documents: -inf is added to masked logits; weights multiply every value."""
     leaks = (Deviation("nonfinite_value", "leaks", SPEC), Deviation("nonfinite_key", "leaks", SPEC))
     return Declaration(Profile.uniform(facts.dtype), leaks, evidence="measured: docs/tolerance.md, section 5")
 
@@ -97,7 +98,7 @@ Kind = tuple[str, int, int]
 
 
 def graph(widths: tuple[Kind, ...], mask: tuple[str, int] | None, *, scaled: bool, causal: bool) -> Any:
-    """The model for these widths, with or without a mask and a scale."""
+    """The model for (dtype, heads, dim) of query, key and value, with or without a mask and a scale."""
     inputs = [opset13.parameter([-1, heads, -1, dim], ELEMENTS[dtype]) for dtype, heads, dim in widths]
     more: dict[str, Any] = {"causal": causal}
     kind = ELEMENTS[widths[0][0]]
@@ -114,12 +115,12 @@ def graph(widths: tuple[Kind, ...], mask: tuple[str, int] | None, *, scaled: boo
 
 @cache
 def built(widths: tuple[Kind, ...], mask: tuple[str, int] | None, *, scaled: bool, causal: bool) -> Any:
-    """A request to the compiled model, made once."""
+    """The inference request of a compiled model, created once for each model."""
     return CORE.compile_model(graph(widths, mask, scaled=scaled, causal=causal), "CPU", CPU).create_infer_request()
 
 
 def evidence() -> dict[str, Any]:
-    """What runs."""
+    """The versions, the device and the threads."""
     return {
         "versions": {"openvino": openvino.__version__, "numpy": np.__version__},
         "device": "cpu",

@@ -2,15 +2,17 @@
 The ONNX operator Attention in onnxruntime, as a graph of one node.
 
 What this adapter translates, and nothing else:
-* arrays are (batch, num_heads, seq_len, head_dim), as in the call; [3d] merges the heads: (batch, seq_len, width)
-* attn_mask: True means attend, floats are added to the logits; written out over queries and keys but for [broadcast]
-* is_causal: top-left aligned, after a past shifted by its length
-* softcap: an attribute
-* attn_mask of fewer keys than there are, since opset 24: the others are masked
-* nonpad_kv_seqlen, since opset 24: how many keys of each item are not padding; not beside a past. It moves is_causal of
-  each item, so that a causal mask that does not move is written out beside it
-* past_key and past_value, present_key and present_value: as in the call
-* scaled, capped, logits, weights: qk_matmul_output in modes 0 to 3
+* arrays are (batch, num_heads, seq_len, head_dim), as in the call. [3d] merges the heads: (batch, seq_len, width).
+* `attn_mask`: True means attend; floats are added to the logits. It is expanded to (..., seq_len_q, seq_len_k), except
+  in [broadcast], where the query axis may have size 1.
+* `attn_mask` with fewer columns than there are keys, since opset 24: the remaining keys are masked.
+* `is_causal`: the causal mask is aligned top-left and shifted by the length of a past.
+* `nonpad_kv_seqlen`, since opset 24: the number of keys of each batch element that are not padding. It is not used
+  together with a past. It shifts the causal mask of `is_causal` for each batch element. A causal mask that must not be
+  shifted is passed in `attn_mask`.
+* softcap: passed as an attribute.
+* `past_key` and `past_value`, `present_key` and `present_value`: as in the call.
+* The outputs scaled, capped, logits and weights are `qk_matmul_output` in modes 0 to 3.
 """
 
 NAME = "ort.attention"
@@ -94,7 +96,13 @@ from ._ort import fed, ort_devices, ort_evidence, run_model
 
 
 def declare(facts: Facts) -> Declaration:
-    """What the operator's page says; the scale is an attribute in float32, and keys past the lengths are not read."""
+    """
+    Declare what the operator's page documents, and the measured arithmetic.
+
+    Every step rounds to the dtype of the call, except that the scale is a float32 attribute. float16 has the profile
+    `naive` instead. If nonpad_kv_seqlen is the only mask argument, keys beyond these lengths are not read, so NaN or
+    infinity in such a key does not reach the output.
+    """
     profile = Profile.uniform(facts.dtype).but(scale="float32")
     if facts.dtype == "float16":
         profile = Profile.naive("float16")

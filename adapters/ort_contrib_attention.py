@@ -2,13 +2,14 @@
 onnxruntime's own operator com.microsoft.Attention (self attention, packed projections), then an output projection.
 
 What this adapter translates, and nothing else:
-* one input: calls whose query, key and value are one object
-* the weights of query, key and value are stacked on the second axis, as are their biases; the output projection is a
-  MatMul and an Add of its own
-* mask_index: int32, 1 means attend, over keys or over queries and keys; of one axis (key_lengths here) it says how many
-  keys of each item are not padding; attention_bias: added to the logits
-* unidirectional: top-left aligned
-* mask_filter_value is left at its default of -10000
+* The operator has one input, so the adapter takes only calls whose query, key and value are one object.
+* The weights of query, key and value are concatenated on the second axis, and their biases on their only axis. The
+  output projection is a separate MatMul and Add.
+* `mask_index`: int32, 1 means attend, with the axes (batch, seq_len_k) or (batch, seq_len_q, seq_len_k). With one axis
+  (here called `key_lengths`), it is the number of keys of each batch element that are not padding.
+* `attention_bias`: added to the logits.
+* `unidirectional`: the causal mask is aligned top-left.
+* `mask_filter_value` keeps its default of -10000.
 """
 
 NAME = "ort.contrib_attention"
@@ -60,12 +61,12 @@ from ._node import CONTRIB, OLD_OPSET, contrib_dialect, microsoft, model
 from ._ort import fed, ort_devices, ort_evidence, ort_profile, run_model
 from ._ort_release import in_release
 
-# Input of the operator, by slot.
+# Slot -> input of the operator.
 MASKS = {"mask_index": "mask_index", "key_lengths": "mask_index", "attention_bias": "attention_bias"}
 
 
 def declare(facts: Facts) -> Declaration:
-    """What ContribOperators.md says: the fill of the mask."""
+    """Declare the deviation that ContribOperators.md documents: the fill value of the mask."""
     return Declaration(
         ort_profile(facts.dtype),
         (*contrib_dialect(facts, "mask_index"), *contrib_dialect(facts, "key_lengths")),
@@ -92,7 +93,7 @@ def mha(call: Call) -> dict[str, Any]:
 
 
 def nodes(call: Call, inputs: dict[str, Any]) -> list[Any]:
-    """The operator and the output projection."""
+    """Return the nodes of the operator and of the output projection."""
     sizes = call.facts.sizes
     width, value_width = (sizes["num_heads"] * sizes[name] for name in ("head_dim", "value_dim"))
     slots = [name if name in inputs else "" for name in ("X", "W", "B", "mask_index", "", "attention_bias")]

@@ -2,13 +2,17 @@
 onnxruntime's own operator com.microsoft.GroupQueryAttention, as a graph of one node.
 
 What this adapter translates, and nothing else:
-* arrays are given (batch, num_heads, seq_len, head_dim); the operator takes and returns (batch, seq_len, width)
-* attention_bias: added to the logits; softcap: an attribute
-* causal: top-left aligned, after a past shifted by its length; the default, and 0 where the call has no causal mask
-* local_window_size: counts the query itself, one more than the keys to its left; only with a causal mask
-* seqlens_k: how many keys of each item are not padding, less one; total_sequence_length: the whole length
-* past_key and past_value, present_key and present_value: as in the call
-* logits and weights: output_qk, before or after the softmax (qk_output 1 or 2)
+* arrays are given (batch, num_heads, seq_len, head_dim); the operator takes and returns (batch, seq_len, width).
+* `attention_bias`: added to the logits.
+* softcap: passed as an attribute.
+* `causal`: the causal mask is aligned top-left and shifted by the length of a past. It is the default of the operator;
+  the adapter sets the attribute to 0 if the call does not use it.
+* `local_window_size`: it counts the query itself, so it is the number of keys to the left plus one. It is used only
+  together with `causal`.
+* `seqlens_k`: the number of keys of each batch element that are not padding, minus one.
+* `total_sequence_length`: the number of all keys, including a past.
+* `past_key` and `past_value`, `present_key` and `present_value`: as in the call.
+* The outputs logits and weights are `output_qk`, before or after the softmax (`qk_output` 1 or 2).
 """
 
 NAME = "ort.contrib_gqa"
@@ -37,7 +41,7 @@ SLOTS = {
         "role": "lengths",
         "takes": ["key_padding"],
         "axes": [["b", "k"]],
-        "without": ["past"],  # there it says where the new keys are put
+        "without": ["past"],  # with a past it says where the new keys are stored
     },
     "causal": {"role": "causal", "alignment": "past"},
     "local_window_size": {"role": "window", "alignment": "past"},
@@ -56,15 +60,15 @@ from ._ort import fed, ort_devices, ort_evidence, ort_profile, run_model
 from ._ort_release import in_release
 
 QKV = ("query", "key", "value")
-# What output_qk holds, by the number of qk_output.
+# Output -> the value of qk_output that returns it in output_qk.
 QK = {"logits": 1, "weights": 2}
 
-# Arguments that hide keys without being added to the logits.
+# Arguments that mask keys but are not added to the logits.
 HIDING = {"seqlens_k", "causal", "local_window_size"}
 
 
 def declare(facts: Facts) -> Declaration:
-    """Canonical, as far as ContribOperators.md says anything."""
+    """Declare canonical attention: ContribOperators.md documents no deviation from it."""
     return Declaration(ort_profile(facts.dtype), evidence="measured: docs/tolerance.md, section 5")
 
 
@@ -99,7 +103,7 @@ def sdpa(call: Call) -> dict[str, Any]:
 
 
 def score_asked(call: Call) -> str | None:
-    """What output_qk is to hold."""
+    """Return what the call requests in output_qk, "logits" or "weights", or None."""
     asked = [name for name in QK if name in call.facts.outputs]
     if len(asked) > 1:
         raise Unsupported(f"qk_output is one number, for logits or weights: {CONTRIB}")
@@ -111,7 +115,7 @@ def score_asked(call: Call) -> str | None:
 
 
 def arrays(call: Call) -> dict[str, Any]:
-    """The inputs, by their names."""
+    """Return the inputs of the graph by name."""
     batch, length = call.facts.sizes["batch"], call.facts.sizes["seq_len_k"]
     lengths = to_numpy(call.arguments["seqlens_k"]) if "seqlens_k" in call.arguments else np.full(batch, length)
     found = {name: merged(to_numpy(getattr(call, name))) for name in QKV}
@@ -122,7 +126,7 @@ def arrays(call: Call) -> dict[str, Any]:
 
 
 def window(call: Call) -> int | None:
-    """The attribute; without a window its default."""
+    """Return the attribute local_window_size, or None (its default) if no window limits the keys on the left."""
     left, right = call.arguments.get("local_window_size", (None, None))
     if right is not None and not (right == 0 and "causal" in call.arguments):
         raise Unsupported(f"local_window_size has no bound on the right: {CONTRIB}")

@@ -2,13 +2,14 @@
 onnxruntime's own operator com.microsoft.MultiHeadAttention, as a graph of one node.
 
 What this adapter translates, and nothing else:
-* arrays are given (batch, num_heads, seq_len, head_dim); the operator takes and returns (batch, seq_len, width)
-* key_padding_mask: int32, 1 means attend, over keys or over queries and keys; of one axis (key_lengths here) it says
-  how many keys of each item are not padding; attention_bias: added to the logits
-* unidirectional: top-left aligned, after a past shifted by its length
-* past_key and past_value, present_key and present_value: as in the call
-* logits: qk, which the page calls "normalized Q * K"
-* mask_filter_value is left at its default of -10000
+* arrays are given (batch, num_heads, seq_len, head_dim); the operator takes and returns (batch, seq_len, width).
+* `key_padding_mask`: int32, 1 means attend, with the axes (batch, seq_len_k) or (batch, seq_len_q, seq_len_k). With one
+  axis (here called `key_lengths`), it is the number of keys of each batch element that are not padding.
+* `attention_bias`: added to the logits.
+* `unidirectional`: the causal mask is aligned top-left and shifted by the length of a past.
+* `past_key` and `past_value`, `present_key` and `present_value`: as in the call.
+* The output logits is `qk`, which the page calls "normalized Q * K".
+* `mask_filter_value` keeps its default of -10000.
 """
 
 NAME = "ort.contrib_mha"
@@ -57,12 +58,12 @@ from ._node import CONTRIB, OLD_OPSET, PASTS, PRESENTS, contrib_dialect, merged,
 from ._ort import fed, ort_devices, ort_evidence, ort_profile, run_model
 from ._ort_release import in_release
 
-# Input of the operator, by slot.
+# Slot -> input of the operator.
 MASKS = {"key_padding_mask": "key_padding_mask", "key_lengths": "key_padding_mask", "attention_bias": "attention_bias"}
 
 
 def declare(facts: Facts) -> Declaration:
-    """What ContribOperators.md says: the fill of the mask."""
+    """Declare the deviation that ContribOperators.md documents: the fill value of the mask."""
     return Declaration(
         ort_profile(facts.dtype),
         (*contrib_dialect(facts, "key_padding_mask"), *contrib_dialect(facts, "key_lengths")),

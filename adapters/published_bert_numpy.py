@@ -1,11 +1,12 @@
 """
-The self attention of a published BERT in NumPy: as it was printed, its softmax subtracting no maximum, and repaired.
+The self attention of a published BERT in NumPy, in two versions: as it was printed, and repaired.
 
 What this adapter translates, and nothing else:
-* one sequence x (seq_len, hidden): calls whose query, key and value are one object, once for each item of the batch
-* weights are given (in, out) and BERT stores (out, in): transposed
-* there is no mask
-* [repaired]: the softmax subtracts the maximum; [as_printed]: it does not
+* x: the function takes one sequence x (seq_len, hidden). The adapter takes only calls whose query, key and value are
+  one object, and calls the function once for each batch element.
+* weights: a call has them as (in, out) and BERT stores (out, in), so they are transposed.
+* masks: the function has no mask.
+* [repaired]: the softmax subtracts the maximum. [as_printed]: it does not.
 """
 
 from typing import Any
@@ -41,22 +42,26 @@ Array = np.ndarray[Any, Any]
 
 
 def declare(facts: Facts) -> Declaration:
-    """Canonical, in the arithmetic of the dtype itself."""
+    """Declare canonical attention. Every step rounds to the dtype of the call."""
     return Declaration(Profile.uniform(facts.dtype), evidence="NumPy: every operation in the dtype of its arrays")
 
 
 def softmax(logits: Array, maximum: Array | float) -> Array:
-    """Weights over the last axis."""
+    """Return the softmax of logits - maximum over the last axis."""
     return np.asarray(np.exp(logits - maximum) / np.sum(np.exp(logits - maximum), axis=-1, keepdims=True))
 
 
 def transpose_for_scores(rows: Array, heads: int) -> Array:
-    """(seq_len, hidden) to (heads, seq_len, hidden / heads)."""
+    """Split rows (seq_len, hidden) into heads: (heads, seq_len, hidden / heads)."""
     return rows.reshape(len(rows), heads, -1).swapaxes(1, 0)
 
 
 def self_attention(x: Array, params: dict[str, Array], heads: int, *, shifted: bool) -> Array:
-    """Output (seq_len, hidden) for x (seq_len, hidden); weights are (out, in)."""
+    """
+    Return the output (seq_len, hidden) for x (seq_len, hidden).
+
+    params: weights (out, in) and biases by name. shifted: whether the softmax subtracts the maximum.
+    """
     projected = (np.dot(x, params["w" + letter].T) + params["b" + letter] for letter in "qkv")
     query, key, value = (transpose_for_scores(rows, heads) for rows in projected)
     logits = np.matmul(query, key.swapaxes(1, 2))
@@ -67,7 +72,7 @@ def self_attention(x: Array, params: dict[str, Array], heads: int, *, shifted: b
 
 
 def mha(call: Call) -> dict[str, Any]:
-    """Answer the call, one item after the other."""
+    """Answer the call, one batch element after the other."""
     facts = call.facts
     if facts.alias != "qkv":
         raise Unsupported("the text attends one sequence to itself")
@@ -81,5 +86,5 @@ def mha(call: Call) -> dict[str, Any]:
 
 
 def evidence() -> dict[str, Any]:
-    """What ran."""
+    """Return the NumPy version and the device."""
     return {"versions": {"numpy": np.__version__}, "device": "cpu"}

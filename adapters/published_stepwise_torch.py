@@ -2,11 +2,11 @@
 Attention as a published text builds it in PyTorch, step by step: W @ x, scores, softmax, context.
 
 What this adapter translates, and nothing else:
-* one sentence at a time: once for each item of the batch
-* sdpa: query, key and value of one head, as in the call, once for each head
-* mha: weights are given (in, out) and the text has (num_heads, out, in): columns of a head, transposed; inputs are
-  columns; the heads are put side by side
-* M: 0 or -inf, added to the scaled scores; the text writes it out for a causal mask, of as many queries as keys
+* the text processes one sentence: its code runs once for each batch element
+* sdpa: the code takes query, key and value of one head, as in the call, and runs once for each head
+* mha: weights are given as (in, out); the text has (num_heads, out, in), so the columns of each head are transposed.
+  The inputs are transposed to columns. The outputs of the heads are concatenated
+* `M`: 0 or -inf, added to the scaled scores. The text prints it for a causal mask with as many queries as keys
 """
 
 NAME = "published.stepwise_torch"
@@ -36,12 +36,12 @@ from ._torch import from_torch, to_torch, torch_evidence
 
 
 def declare(facts: Facts) -> Declaration:
-    """Canonical; each step is an operator of its own."""
+    """Declare canonical attention; each step is a separate operator."""
     return Declaration(Profile.uniform(facts.dtype), evidence="the text: one operator after the other")
 
 
 def attention(head: tuple[Any, Any, Any], mask: Any) -> tuple[Any, Any]:
-    """Context vectors (seq_len_q, d_v) and weights (seq_len_q, seq_len_k) from (seq_len, d) rows."""
+    """Context vectors (seq_len_q, d_v) and weights (seq_len_q, seq_len_k) of one head, from rows (seq_len, d)."""
     queries, keys, values = head
     omega = queries.matmul(keys.T)
     scaled = omega / keys.shape[-1] ** 0.5
@@ -50,7 +50,11 @@ def attention(head: tuple[Any, Any, Any], mask: Any) -> tuple[Any, Any]:
 
 
 def multihead(inputs: tuple[Any, Any, Any], weights: tuple[Any, Any, Any], mask: Any) -> tuple[Any, Any]:
-    """Output (seq_len_q, num_heads * d_v) and weights (num_heads, seq_len_q, seq_len_k); weights (num_heads, d', d)."""
+    """
+    Return the output (seq_len_q, num_heads * d_v) and the attention weights (num_heads, seq_len_q, seq_len_k).
+
+    `weights` are the projection weights, each (num_heads, d', d): d is the width of the input, d' that of a head.
+    """
     stacked = (rows.T.repeat(len(weight), 1, 1) for rows, weight in zip(inputs, weights, strict=True))
     projected = [torch.bmm(weight, columns).permute(0, 2, 1) for weight, columns in zip(weights, stacked, strict=True)]
     context, probs = zip(*(attention(head, mask) for head in zip(*projected, strict=True)), strict=True)
@@ -58,7 +62,7 @@ def multihead(inputs: tuple[Any, Any, Any], weights: tuple[Any, Any, Any], mask:
 
 
 def matrix(call: Call) -> Any:
-    """M, or None."""
+    """Return the mask M of the text, or None if the call has no mask."""
     sizes = call.facts.sizes
     if call.arguments and sizes["seq_len_q"] != sizes["seq_len_k"]:
         raise Unsupported("M has as many rows as columns")
@@ -66,13 +70,17 @@ def matrix(call: Call) -> Any:
 
 
 def reply(call: Call, output: Any, probs: Any) -> dict[str, Any]:
-    """What was asked for."""
+    """Return the requested outputs."""
     found = {"output": output, "weights": probs}
     return {name: from_torch(found[name]) for name in call.facts.outputs}
 
 
 def answer(call: Call) -> dict[str, Any]:
-    """Answer a call of either operator: every item, or every head of every item, is a call of the text's code."""
+    """
+    Answer a call of either operator.
+
+    The code of the text runs once for each batch element in mha, and once for each head of each batch element in sdpa.
+    """
     needs(call, *(("no_bias", "no_output_projection") if call.facts.operator == "mha" else ()))
     mask, heads = matrix(call), call.facts.sizes["num_heads"]
     tensors = [to_torch(tensor, "cpu") for tensor in (call.query, call.key, call.value)]
@@ -87,7 +95,7 @@ def answer(call: Call) -> dict[str, Any]:
 
 
 def per_head(item: tuple[Any, Any, Any], mask: Any) -> tuple[Any, Any]:
-    """Context and weights of heads that are given, (num_heads, seq_len, d) each."""
+    """Context vectors and weights of each head of one batch element; its arrays are (num_heads, seq_len, d)."""
     context, probs = zip(*(attention(head, mask) for head in zip(*item, strict=True)), strict=True)
     return torch.stack(context), torch.stack(probs)
 

@@ -2,13 +2,17 @@
 A published TensorFlow 1 function for multi-head attention with ReLU and a residual: as it was printed, and repaired.
 
 What this adapter translates, and nothing else:
-* arrays are (batch, seq_len, width), as in the call; keys are the values: calls whose key and value are one object
-* weights are (in, out), as dense holds them; dense and the lower triangle by their names in TensorFlow 2
-* raw_keys: keys before positions are added, in which padding is a row of zeros: ones, and zeros where key_padding ends
-* causality: a lower triangle, of as many queries as keys
-* [repaired]: splits and sums along the last axis, scale by the width of a head, masked logits become -2**32 + 1
-* [as_printed:fill]: they become 2**33; [as_printed:axis]: splits and sums along axis 1; [as_printed:scale]: scale by
-  the number of keys; [as_printed]: all three
+* arrays: they are (batch, seq_len, width), as in the call. The function takes its values from the keys, so the adapter
+  takes only calls whose key and value are one object.
+* weights: they are (in, out), as a dense layer stores them.
+* TensorFlow 1: the dense layers and the lower triangle are written with TensorFlow 2 functions.
+* `raw_keys`: the keys before positional encodings are added. A row of zeros means padding. The adapter passes rows of
+  zeros for the keys that the key padding mask masks, and rows of ones for all others.
+* `causality`: a lower triangular mask. It needs as many queries as keys.
+* [repaired]: heads are split, and raw keys are summed, along the last axis. Logits are divided by sqrt(head_dim).
+  Masked logits become -2**32 + 1.
+* [as_printed:fill]: masked logits become 2**33. [as_printed:axis]: heads are split, and raw keys are summed, along
+  axis 1. [as_printed:scale]: logits are divided by sqrt(seq_len_k). [as_printed]: all three.
 """
 
 NAME = "published.tf1_manual"
@@ -63,13 +67,13 @@ FLAWS = {
 
 
 def declare(facts: Facts) -> Declaration:
-    """What the text means: masked logits become very negative."""
+    """Declare what the text means: masked logits become very negative."""
     fill = (Deviation("mask_fill", "finite_minimum", MULTIPLE_ATTENTION),) if facts.masks else ()
     return Declaration(Profile.uniform(facts.dtype), fill, "the text: one operator after the other")
 
 
 def dense(rows: Any, kernel: Any, bias: Any) -> Any:
-    """ReLU of rows @ kernel + bias, on the last axis."""
+    """Return ReLU(rows @ kernel + bias), with the product over the last axis of rows."""
     return tf.nn.relu(tf.tensordot(rows, kernel, 1) + bias)
 
 
@@ -77,9 +81,11 @@ def multihead(
     inputs: tuple[Any, Any, Any], params: dict[str, Any], heads: int, flaws: frozenset[str], *, causality: bool
 ) -> Any:
     """
-    Output (batch, seq_len_q, units) for raw keys, queries and keys (batch, seq_len, units), with the printed `flaws`.
+    Return the output (batch, seq_len_q, units).
 
-    Heads are stacked on the axis of the batch, head by head.
+    inputs: raw keys, queries and keys, each (batch, seq_len, units). flaws: the printed mistakes that are kept.
+
+    The heads are concatenated along the batch axis: first the whole batch of head 0, then that of head 1, and so on.
     """
     raw_keys, queries, keys = inputs
     axis = 1 if "axis" in flaws else -1

@@ -1,10 +1,10 @@
 """
-A published Keras layer for multi-head attention whose call takes v, k, q, mask, in this order.
+A published Keras layer for multi-head attention whose call method takes v, k, q, mask, in this order.
 
 What this adapter translates, and nothing else:
-* arrays are (batch, seq_len, width), as in the call; they are passed as (value, key, query, mask)
-* weights are (in, out), as Dense holds them
-* mask: float, 1 means ignore; the bits of a bool or int mask as float32
+* arrays: they are (batch, seq_len, width), as in the call. They are passed in the order value, key, query, mask.
+* weights: they are (in, out), as a Dense layer stores them.
+* `mask`: floats; 1 means ignore. A bool or int mask is cast to float32.
 """
 
 NAME = "published.tf_mha"
@@ -47,24 +47,24 @@ __all__ = ["declare", "evidence", "mha"]
 
 
 class MultiHeadAttention:
-    """Projections, the split of d_model into heads of equal depth, attention, and one more projection."""
+    """Input projections, a split of d_model into heads of equal depth, attention, and an output projection."""
 
     def __init__(self, num_heads: int, params: dict[str, Any]) -> None:
-        """Take (in, out) weights and biases by name; num_heads divides d_model."""
+        """Store the (in, out) weights and the biases by name. num_heads must divide d_model."""
         self.num_heads = num_heads
         self.params = {name: tf.constant(array) for name, array in params.items()}
 
     def dense(self, rows: Any, letter: str) -> Any:
-        """Compute rows @ w + b, on the last axis."""
+        """Return rows @ w + b, with the product over the last axis of rows."""
         return tf.tensordot(rows, self.params["w" + letter], 1) + self.params["b" + letter]
 
     def split(self, rows: Any) -> Any:
-        """(batch, seq_len, d_model) to (batch, num_heads, seq_len, depth)."""
+        """Split rows (batch, seq_len, d_model) into heads: (batch, num_heads, seq_len, depth)."""
         heads = tf.reshape(rows, (tf.shape(rows)[0], tf.shape(rows)[1], self.num_heads, -1))
         return tf.transpose(heads, (0, 2, 1, 3))
 
     def call(self, v: Any, k: Any, q: Any, mask: Any) -> tuple[Any, Any]:
-        """Output (batch, seq_len_q, d_model) and weights (batch, num_heads, seq_len_q, seq_len_k)."""
+        """Return the output (batch, seq_len_q, d_model) and weights (batch, num_heads, seq_len_q, seq_len_k)."""
         query, key, value = (self.split(self.dense(rows, letter)) for rows, letter in ((q, "q"), (k, "k"), (v, "v")))
         context, probs = attention(query, key, value, mask)
         merged = tf.reshape(tf.transpose(context, (0, 2, 1, 3)), (tf.shape(q)[0], tf.shape(q)[1], -1))

@@ -1,9 +1,9 @@
 """
-A published TensorFlow function for scaled dot product attention that adds mask * -1e9 to the logits.
+A published TensorFlow function for scaled dot-product attention. It adds mask * -1e9 to the logits.
 
 What this adapter translates, and nothing else:
-* arrays are (batch, num_heads, seq_len, depth), as in the call
-* mask: float, 1 means ignore; the bits of a bool or int mask as float32
+* arrays: they are (batch, num_heads, seq_len, depth), as in the call.
+* `mask`: floats; 1 means ignore. A bool or int mask is cast to float32.
 """
 
 NAME = "published.tf_sdpa"
@@ -40,7 +40,7 @@ __all__ = ["declare", "evidence", "sdpa"]
 
 
 def sdpa(call: Call) -> dict[str, Any]:
-    """Answer the call."""
+    """Answer the call with the attention function of the tutorial."""
     inputs = tensors(call)
     with framework_call():
         found = attention(*inputs)

@@ -2,11 +2,14 @@
 A published PyTorch module for multi-head attention, batch first: as it was printed, and repaired.
 
 What this adapter translates, and nothing else:
-* arrays are (batch, seq_len, width), as in the call; weights are given (in, out) and torch stores (out, in): transposed
-* mask: 1 means attend, 0 ignore; it is compared with 0
-* [repaired]: masked logits are replaced by -1e10, the softmax runs over the keys, views have the length of the sequence
-* [as_printed:fill]: they are replaced by +1e10; [as_printed:axis]: the softmax runs over dim=1, the heads;
-  [as_printed:view]: views have 1 where the length belongs; [as_printed]: all three
+* arrays are (batch, seq_len, width), as in the call
+* weights are given as (in, out); torch stores (out, in), so they are transposed
+* `mask`: 1 means attend, 0 means ignore; the module compares it with 0
+* [repaired]: masked logits are replaced by -1e10, the softmax runs over the keys, and views have the sequence length
+* [as_printed:fill]: masked logits are replaced by +1e10
+* [as_printed:axis]: the softmax runs over dim=1, the heads
+* [as_printed:view]: views have length 1 instead of the sequence length
+* [as_printed]: all three mistakes
 """
 
 NAME = "published.torch_manual"
@@ -54,14 +57,18 @@ from ._torch import from_torch, to_torch, torch_evidence
 
 
 def declare(facts: Facts) -> Declaration:
-    """What the text means: masked logits become very negative. The root of the width is a float32 tensor."""
+    """
+    Declare what the text means: masked logits become very negative.
+
+    The square root of the width of a head is a float32 tensor.
+    """
     fill = (Deviation("mask_fill", "finite_minimum", MULTIPLE_ATTENTION),) if facts.masks else ()
     profile = Profile.uniform(facts.dtype).but(scale="float32")
     return Declaration(profile, fill, "the text: torch.sqrt(torch.FloatTensor([width]))")
 
 
 class MultiheadAttention(torch.nn.Module):  # type: ignore[misc]  # torch is absent where types are checked
-    """Four Linear layers of one width; `flaws` are the printed mistakes that are kept."""
+    """Multi-head attention with four Linear layers of one width; `flaws` are the printed mistakes that it keeps."""
 
     def __init__(self, hid_dim: int, n_heads: int, dtype: Any, flaws: frozenset[str]) -> None:
         super().__init__()
@@ -70,13 +77,17 @@ class MultiheadAttention(torch.nn.Module):  # type: ignore[misc]  # torch is abs
         self.scale = torch.sqrt(torch.FloatTensor([hid_dim // n_heads]))
 
     def split(self, rows: Any) -> Any:
-        """(batch, seq_len, hid_dim) to (batch, n_heads, seq_len, hid_dim // n_heads)."""
+        """Split (batch, seq_len, hid_dim) into heads: (batch, n_heads, seq_len, hid_dim // n_heads)."""
         length = 1 if "view" in self.flaws else -1
         width = rows.shape[-1] // self.n_heads
         return rows.view(rows.shape[0], length, self.n_heads, width).permute(0, 2, 1, 3)
 
     def forward(self, query: Any, key: Any, value: Any, mask: Any = None) -> Any:
-        """Output (batch, seq_len_q, hid_dim); where mask, (batch, n_heads, seq_len_q, seq_len_k), is 0 is ignored."""
+        """
+        Return the output, (batch, seq_len_q, hid_dim).
+
+        The mask broadcasts to (batch, n_heads, seq_len_q, seq_len_k), and 0 means ignore.
+        """
         q, k, v = self.split(self.w_q(query)), self.split(self.w_k(key)), self.split(self.w_v(value))
         logits = torch.matmul(q, k.permute(0, 1, 3, 2)) / self.scale
         if mask is not None:

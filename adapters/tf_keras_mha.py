@@ -2,15 +2,16 @@
 Keras 2, through tf_keras.layers.MultiHeadAttention.
 
 What this adapter translates, and nothing else:
-* arrays are (batch, seq_len, width), as in the call; the layer is called as (query, value, key)
-* weights are given (in, num_heads * dim) and Keras stores (in, num_heads, dim): reshaped; the output kernel likewise
-* attention_mask: True means attend; (seq_len_q, seq_len_k), with a batch axis, or with a batch and a head axis
-* use_causal_mask: top-left aligned
-* masks that travel attached: a layer before, of the same call, puts them on the tensors of query, value and key
-* dropout: given to the layer, inactive outside training
-* return_attention_scores where weights are asked for
-* gradients: tf.GradientTape by query, key, value and the kernels and biases, from that of the output
-* [eager] operator by operator, [function] under tf.function, [robust] with softmax_robust_masking=True
+* arrays: (batch, seq_len, width), as in the call. The adapter passes query, value and key by name.
+* weights: reshaped from (in, num_heads * dim) to (in, num_heads, dim); the biases and the output kernel likewise
+* `attention_mask`: True, or a non-zero integer, means attend. It is (seq_len_q, seq_len_k), (batch, seq_len_q,
+  seq_len_k) or (batch, num_heads, seq_len_q, seq_len_k).
+* `use_causal_mask`: the causal mask is aligned to the top left.
+* attached masks: a Lambda layer attaches them to query, value and key, in the same call (in [function], compiled too).
+* `dropout`: passed to the constructor. It is inactive outside training.
+* `return_attention_scores`: True if the call requests the weights.
+* gradients: of query, key, value, kernels and biases, from the gradient of the output, with tf.GradientTape.
+* [eager] runs operator by operator, [function] under tf.function, [robust] with softmax_robust_masking=True.
 """
 
 NAME = "tf_keras.mha"
@@ -89,13 +90,13 @@ MASKS = ("attention_mask", *ATTACHED)
 
 
 def declare(facts: Facts) -> Declaration:
-    """Canonical; every step is an operator of its own, products by tf.einsum."""
+    """Declare canonical attention. Every step is a separate operator; tf.einsum computes the products."""
     profile = bfloat16_profile(stepwise_profile("tensorflow", facts.dtype), facts.dtype, acc="bfloat16")
     return Declaration(profile, evidence="measured: docs/tolerance.md, section 5")
 
 
 def mha(call: Call) -> dict[str, Any]:
-    """Answer the call with a layer that holds the parameters."""
+    """Answer the call with a layer whose weights are the parameters of the call."""
     facts = call.facts
     inputs = {"query": call.query, "value": call.value, "key": call.key}
     masks = {slot: tf.constant(to_numpy(call.arguments[slot])) for slot in MASKS if slot in call.arguments}
@@ -122,7 +123,7 @@ def mha(call: Call) -> dict[str, Any]:
 def built(
     sizes: tuple[int, ...], widths: tuple[int, ...], dtype: str, variant: str, *, biases: bool, dropout: float
 ) -> Any:
-    """A layer of these sizes, whose weights are set for each call, and how it is called."""
+    """Return a layer of these sizes, whose weights are set before each call, and the function that calls it."""
     number, head_dim, value_dim, output_dim = sizes
     layer = tf_keras.layers.MultiHeadAttention(
         number,
@@ -144,12 +145,12 @@ def built(
 
 
 def attach(tensor: Any, mask: Any) -> Any:
-    """The tensor with a mask on it, as a layer before leaves it."""
+    """Return the tensor with the mask attached, as an earlier layer would return it."""
     return tf_keras.layers.Lambda(tf.identity, mask=mask)(tensor)
 
 
 def evidence() -> dict[str, Any]:
-    """What runs."""
+    """Return the versions, the device, the kernel libraries and the environment variables of this process."""
     names = ("tf_keras", "tensorflow")
     return {
         "versions": {name: importlib.metadata.version(name) for name in names} | {"numpy": np.__version__},

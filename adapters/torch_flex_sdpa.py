@@ -1,14 +1,16 @@
 """
-PyTorch, through torch.nn.attention.flex_attention.flex_attention, unfused: not under torch.compile.
+PyTorch, through torch.nn.attention.flex_attention.flex_attention, without torch.compile: unfused.
 
 What this adapter translates, and nothing else:
 * arrays are (batch, num_heads, seq_len, head_dim), as in the call
-* masks: a mask_mod that looks up a boolean array, True = attend, made a block_mask by create_block_mask
-* softcap and additive masks: a score_mod that bends the scaled product by tanh, then adds what it looks up
-* query, key and value lie in memory as the call says: torch.as_strided
+* `block_mask`: create_block_mask makes it from a mask_mod that looks up a boolean array, in which True means attend
+* `score_mod`: if the call has a softcap, it caps the scaled product by tanh. If the call has an additive mask, it then
+  adds the number that it looks up in the mask
+* query, key and value get the memory layout of the call by torch.as_strided
 * fewer key heads than query heads: enable_gqa=True
-* gradients: torch.autograd.grad by query, key and value, from the given gradient of the output
-* what PyTorch traced for earlier calls is forgotten: else it may raise when it says why it traces a call anew
+* gradients: torch.autograd.grad with respect to query, key and value, from the given gradient of the output
+* torch.compiler.reset discards what PyTorch traced for earlier calls. Otherwise PyTorch may raise an error when it
+  explains why it traces a call again
 """
 
 NAME = "torch.flex_sdpa"
@@ -41,7 +43,7 @@ from ._torch import aliased, from_torch, gradients, to_torch, torch_devices, tor
 
 
 def declare(facts: Facts) -> Declaration:
-    """Canonical; half precision has products and softmax in float32, and rounds the weights."""
+    """Declare canonical attention. In half precision, products and softmax are float32, and the weights are rounded."""
     return Declaration(
         Profile.ordinary(facts.dtype), evidence="torch/_higher_order_ops/flex_attention.py: math_attention"
     )
@@ -73,7 +75,11 @@ def sdpa(call: Call) -> dict[str, Any]:
 
 
 def bending_and_adding(softcap: float | None, bias: Any) -> Callable[..., Any]:
-    """A score_mod that caps by tanh, then adds a (batch, num_heads, seq_len_q, seq_len_k) array; either may be None."""
+    """
+    A score_mod that caps the score by tanh, then adds the number that it looks up in `bias`.
+
+    `bias` is an array (batch, num_heads, seq_len_q, seq_len_k). It may be None, and so may `softcap`.
+    """
 
     def score_mod(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
         if softcap is not None:
@@ -84,7 +90,7 @@ def bending_and_adding(softcap: float | None, bias: Any) -> Callable[..., Any]:
 
 
 def looking_up(allowed: Any) -> Callable[..., Any]:
-    """A mask_mod that reads a (batch, num_heads, seq_len_q, seq_len_k) array."""
+    """A mask_mod that looks up an array (batch, num_heads, seq_len_q, seq_len_k)."""
 
     def mask_mod(b: Any, h: Any, i: Any, j: Any) -> Any:
         return allowed[b, h, i, j]

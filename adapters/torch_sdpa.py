@@ -3,19 +3,20 @@ PyTorch, through torch.nn.functional.scaled_dot_product_attention.
 
 What this adapter translates, and nothing else:
 * arrays are (batch, num_heads, seq_len, head_dim), as in the call
-* attn_mask: True means attend, floats are added to the logits; as in the call
-* is_causal: top-left aligned; "an error is thrown if both attn_mask and is_causal are set" (SDPA_DOCS)
-* query, key and value lie in memory as the call says: torch.as_strided
-* gradients: torch.autograd.grad by query, key and value, from the given gradient of the output
+* `attn_mask`: True means attend; floats are added to the logits, as in the call
+* `is_causal`: aligned at the top left; "An error is thrown if both attn_mask and is_causal are set" (SDPA_DOCS)
+* query, key and value get the memory layout of the call by torch.as_strided
+* gradients: torch.autograd.grad with respect to query, key and value, from the given gradient of the output
 * fewer key heads than query heads: enable_gqa=True
-* [math], [flash], [efficient] and [cudnn] choose one kernel by sdpa_kernel, [default] leaves the choice to PyTorch
-* on CUDA, [flash], [efficient] and [cudnn] take the calls that torch.backends.cuda.can_use_* says they can take
-* [causal_bias]: as [default]; causal_upper_left and causal_lower_right of torch.nn.attention.bias stand for attn_mask
+* [math], [flash], [efficient] and [cudnn] select one kernel with sdpa_kernel; [default] leaves the choice to PyTorch
+* on CUDA, [flash], [efficient] and [cudnn] take only calls for which torch.backends.cuda.can_use_* returns True
+* [causal_bias]: PyTorch chooses the kernel, as in [default]. A causal mask is causal_upper_left or causal_lower_right
+  of torch.nn.attention.bias, passed as `attn_mask`
 """
 
 NAME = "torch.sdpa"
 OPERATORS = ["sdpa"]
-REQUIRES = ["torch>=2.5"]  # enable_gqa
+REQUIRES = ["torch>=2.5"]  # the first release with enable_gqa
 EXTRA = "torch"
 OUTPUTS = ["output", "gradients"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
@@ -83,7 +84,7 @@ KERNELS = {
     "efficient": SDPBackend.EFFICIENT_ATTENTION,
     "cudnn": SDPBackend.CUDNN_ATTENTION,
 }
-# Whether PyTorch says that a kernel can take a call, by variant.
+# Variant -> the function that says whether its kernel can take a call on CUDA.
 CAN_USE = {
     "flash": cuda.can_use_flash_attention,
     "efficient": cuda.can_use_efficient_attention,
@@ -93,7 +94,7 @@ BIASES = {"causal_upper_left": bias.causal_upper_left, "causal_lower_right": bia
 
 
 def declare(facts: Facts) -> Declaration:
-    """Canonical; the kernels differ in what they round weights to in half precision."""
+    """Declare canonical attention. In half precision, the kernels round the weights to different dtypes."""
     if facts.variant == "math":
         return Declaration(math_profile(facts.dtype), evidence=f"intermediates in float32: {SDPA_DOCS}")
     return Declaration(fused_profile(facts.dtype, facts.device), evidence="measured: docs/tolerance.md, section 5")
@@ -126,7 +127,7 @@ def sdpa(call: Call) -> dict[str, Any]:
 
 
 def kernel(variant: str) -> AbstractContextManager[None]:
-    """The kernel of the variant, or the one that PyTorch chooses."""
+    """A context that selects the kernel of the variant, or leaves the choice to PyTorch."""
     return sdpa_kernel(KERNELS[variant]) if variant in KERNELS else nullcontext()
 
 

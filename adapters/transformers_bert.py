@@ -1,14 +1,15 @@
 """
-Transformers, through BertSelfAttention, or BertCrossAttention where key and value are another object than query.
+Transformers, through BertSelfAttention, or BertCrossAttention if key and value are not the same object as query.
 
 What this adapter translates, and nothing else:
-* arrays are (batch, seq_len, width), as in the call; the layers have one input for key and value
-* weights are given (in, out) and torch stores (out, in): transposed
-* attention_mask: (batch, 1, 1, seq_len_k) or (batch, num_heads, seq_len_q, seq_len_k); floats are added to the
-  logits; True means attend, which [sdpa] hands to PyTorch, and [eager] says nothing of
-* is_causal, which only [sdpa] reads: of the layer, top-left aligned
-* the output projection is BertSelfOutput.dense, after which BERT goes on with a residual and a norm that are left out
-* eval mode, dropout as the call says; weights where [eager] is asked for them
+* arrays are (batch, seq_len, width), as in the call. The layers have one input for key and value.
+* weights are given as (in, out) and torch stores (out, in), so they are transposed
+* `attention_mask`: (batch, 1, 1, seq_len_k) or (batch, num_heads, seq_len_q, seq_len_k). Floats are added to the
+  logits. [sdpa] passes the mask to PyTorch, so True means attend. For [eager], the meaning of True is not documented.
+* `is_causal`: an argument of the layer's constructor, top-left aligned. Only [sdpa] reads it.
+* the output projection is BertSelfOutput.dense. The residual and the norm that follow it in BERT are left out.
+* the layer is in eval mode and has the dropout probability of the call
+* [eager] returns weights if they are requested
 """
 
 NAME = "transformers.bert"
@@ -59,14 +60,14 @@ PARTS = {"q": "query", "k": "key", "v": "value"}
 
 
 def declare(facts: Facts) -> Declaration:
-    """Canonical. Eager operator by operator, sdpa through torch."""
+    """Declare canonical attention. [eager] runs operator by operator; [sdpa] calls the function of PyTorch."""
     if facts.variant == "eager":
         return Declaration(stepwise_profile(facts.dtype), evidence="modeling_bert.py: matmul, scale, softmax, matmul")
     return Declaration(Profile.ordinary(facts.dtype), evidence="integrations/sdpa_attention.py: torch's")
 
 
 def mha(call: Call) -> dict[str, Any]:
-    """Answer the call with layers that hold the parameters."""
+    """Answer the call with layers that have the parameters of the call."""
     facts = call.facts
     if facts.alias == "none":
         raise Unsupported("the layer has one input for key and value: they must be one object")
@@ -85,7 +86,7 @@ def mha(call: Call) -> dict[str, Any]:
 
 
 def built(call: Call, params: dict[str, Any]) -> tuple[Any, Any]:
-    """The attention layer, and the projection after it if the call has one."""
+    """Return the attention layer and the output projection, which is None if the call has none."""
     facts = call.facts
     config = BertConfig(
         hidden_size=facts.sizes["query_dim"],
@@ -108,6 +109,6 @@ def built(call: Call, params: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def evidence() -> dict[str, Any]:
-    """What runs."""
+    """Return what runs: the evidence of PyTorch and the version of Transformers."""
     found = torch_evidence()
     return {**found, "versions": found["versions"] | {"transformers": transformers.__version__}}

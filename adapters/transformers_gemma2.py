@@ -1,12 +1,14 @@
 """
-Transformers, through eager_attention_forward of Gemma 2: attention with a softcap and shared key heads.
+Transformers, through eager_attention_forward of Gemma 2: attention with a softcap and grouped key heads.
 
 What this adapter translates, and nothing else:
-* arrays are (batch, num_heads, seq_len, head_dim), as in the call; the output comes back as (batch, seq_len, ...)
-* attention_mask: (batch, num_heads, seq_len_q, seq_len_k), added to the logits after the softcap
-* the module is a Gemma2Attention in eval mode, of which the function reads num_key_value_groups and training
-* scaling, which the layer always hands over, is that of the call, or 1/sqrt(head_dim)
-* gradients: torch.autograd.grad by query, key and value, from the given gradient of the output
+* arrays are (batch, num_heads, seq_len, head_dim), as in the call. The function returns the output as
+  (batch, seq_len_q, num_heads, value_dim), so two axes are swapped after the call.
+* `attention_mask`: floats that are added to the logits after the softcap. It is (batch, 1, 1, seq_len_k) or
+  (batch, num_heads, seq_len_q, seq_len_k).
+* `module`: a Gemma2Attention in eval mode. The function reads only its num_key_value_groups and training.
+* `scaling`: the scale of the call, or 1/sqrt(head_dim). The layer always passes this argument, and so does the adapter.
+* gradients: torch.autograd.grad computes those with respect to query, key and value from that of the output
 """
 
 NAME = "transformers.gemma2"
@@ -42,7 +44,7 @@ EVIDENCE = "modeling_gemma2.py: matmul, scale, cap, mask, softmax with dtype=tor
 
 
 def declare(facts: Facts) -> Declaration:
-    """Canonical, operator by operator; the softmax is float32 for every type."""
+    """Declare canonical attention, operator by operator. The softmax is in float32 for every dtype."""
     if facts.dtype in ("float16", "bfloat16"):
         return Declaration(Profile.naive(facts.dtype).but(pre=None), evidence=EVIDENCE)
     single = Profile.uniform(facts.dtype).but(score="float32", soft="float32", sum="float32", prob="float32")
@@ -71,12 +73,12 @@ def sdpa(call: Call) -> dict[str, Any]:
 
 @cache
 def built(groups: int) -> Any:
-    """A layer with so many query heads for each key head; nothing else of it is read."""
+    """Return a layer in eval mode with `groups` query heads for each key head; its other sizes are not read."""
     config = Gemma2Config(hidden_size=2 * groups, num_attention_heads=groups, num_key_value_heads=1, head_dim=2)
     return Gemma2Attention(config, layer_idx=0).eval()
 
 
 def evidence() -> dict[str, Any]:
-    """What runs."""
+    """Return what runs: the evidence of PyTorch and the version of Transformers."""
     found = torch_evidence()
     return {**found, "versions": found["versions"] | {"transformers": transformers.__version__}}
