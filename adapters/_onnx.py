@@ -1,8 +1,9 @@
 """
-Graphs that a framework exports, each made once and run by onnxruntime: shared by onnx.torch and onnx.keras adapters.
+Graphs that a framework exports and onnxruntime runs: shared by the onnx.torch and onnx.keras adapters.
 
-A graph depends on the dtypes and widths of its inputs and on what its adapter adds; lengths and batch are open. Models
-are kept in the process, and in the folder that CONFORMANCE_CACHE names, under everything that could change them.
+Each graph is exported once. It depends on the dtypes and widths of its inputs and on what its adapter adds; the batch
+and the lengths are dynamic. The process keeps the sessions, and the folder that CONFORMANCE_CACHE names keeps the
+models. The key of a model contains everything that could change the model.
 """
 
 import importlib.metadata
@@ -17,20 +18,21 @@ from conformance.bridge import Facts, Tensor, digest, kept
 
 from ._ort import open_session, run_session
 
-# Name -> the tensor and a letter for each of its axes: b, q, k and n (batch times heads) are dynamic.
+# Name -> the tensor, and a letter for each of its axes. The axes b, q, k and n (batch times heads) are dynamic.
 Inputs = Mapping[str, tuple[Tensor, str]]
 
-# Name -> dtype, and for each axis its width, or its letter where that is open.
+# Name -> dtype, and for each axis its size, or its letter if the axis is dynamic.
 Described = Mapping[str, tuple[str, list[int | str]]]
 
 OPEN = frozenset("bqkn")
 
-sessions: dict[str, Any] = {}
+# The key of a model, and whether the graph is optimised -> the session.
+sessions: dict[tuple[str, bool], Any] = {}
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What makes a graph: a way of exporting, the distributions whose versions count, the adapter's file."""
+    """The origin of a graph: the exporter, the packages whose versions can change the graph, and the adapter's file."""
 
     exporter: str
     packages: Sequence[str]
@@ -46,16 +48,21 @@ def exported(
     *,
     optimised: bool = True,
 ) -> Any:
-    """A session for what `export` makes of inputs so described; `signature` has whatever else the graph depends on."""
+    """
+    Return the session of a graph that `export` makes from a description of the inputs.
+
+    signature: everything else that the graph depends on.
+    """
     described = {
         name: (tensor.dtype, [axis if axis in OPEN else size for axis, size in zip(axes, tensor.shape, strict=True)])
         for name, (tensor, axes) in inputs.items()
     }
     made_by = [*_versions(tuple(origin.packages)), _digest(origin.adapter)]
     key = json.dumps([made_by, origin.exporter, signature, described], sort_keys=True)
-    if key not in sessions:
-        sessions[key] = open_session(kept(key, lambda: export(described), ".onnx"), facts.device, optimised=optimised)
-    return sessions[key]
+    if (key, optimised) not in sessions:
+        model = kept(key, lambda: export(described), ".onnx")
+        sessions[key, optimised] = open_session(model, facts.device, optimised=optimised)
+    return sessions[key, optimised]
 
 
 @cache
@@ -69,5 +76,5 @@ def _versions(packages: tuple[str, ...]) -> list[str]:
 
 
 def run(session: Any, inputs: Inputs) -> list[Any]:
-    """Run the session on NumPy arrays."""
+    """Run the session on the arrays of the inputs."""
     return run_session(session, {name: tensor.bits for name, (tensor, _axes) in inputs.items()})

@@ -2,9 +2,9 @@
 torch.nn.MultiheadAttention, exported to ONNX by torch.onnx.export (dynamo), run by onnxruntime.
 
 What this adapter translates, and nothing else:
-* what torch.mha translates, in eval mode
-* the parameters are inputs of the graph (torch.func.functional_call, which the older exporter cannot trace), batch and
-  lengths are dynamic
+* what torch.mha[eval] translates, except `bias_k` and `bias_v`, `add_zero_attn`, dropout and the memory layout.
+* parameters: inputs of the graph (torch.func.functional_call). The older exporter cannot trace this function.
+* batch and lengths: dynamic in the graph.
 """
 
 NAME = "onnx.torch_mha"
@@ -81,7 +81,7 @@ def mha(call: Call) -> dict[str, Any]:
 
 
 def tensors(call: Call) -> dict[str, tuple[Tensor, str]]:
-    """The inputs of the graph: what is one object in the call is one input; self attention has one length."""
+    """The inputs of the graph. Arguments that are one object are one input. Self-attention has one length, q."""
     length = "q" if call.facts.alias == "qkv" else "k"
     found = {"query": (call.query, "bqe")}
     if call.facts.alias != "qkv":
@@ -98,7 +98,7 @@ def tensors(call: Call) -> dict[str, tuple[Tensor, str]]:
 
 
 def source(facts: Facts, flags: Mapping[str, Any], inputs: Mapping[str, Any]) -> Function:
-    """The layer as a function of its inputs, parameters among them."""
+    """The layer as a function of the inputs of the graph, which include its parameters."""
     layer = mha_layer(facts, biases="bq" in inputs).eval()
 
     def call_layer(given: Mapping[str, Any]) -> Any:

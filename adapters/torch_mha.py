@@ -2,20 +2,24 @@
 PyTorch, through torch.nn.MultiheadAttention.
 
 What this adapter translates, and nothing else:
-* arrays are (batch, seq_len, width): batch_first=True; with [seq_first] the axes of batch and length are exchanged
-* weights are given (in, out) and torch stores (out, in): transposed; wq, wk, wv are stacked in in_proj_weight, or
-  separate where kdim or vdim differ; biases are stacked in in_proj_bias
-* key_padding_mask and attn_mask: True means ignore, floats are added to the logits
-* attn_mask of its own for items or heads: (batch * num_heads, seq_len_q, seq_len_k)
-* is_causal: only a hint that attn_mask is causal
-* key_padding_mask and attn_mask of one element type: "if both are supplied, their types should match" (MHA_DOCS)
-* need_weights where weights are asked for, average_attn_weights where their mean is
-* query, key and value lie in memory as the call says: torch.as_strided
-* bias_k and bias_v of add_bias_kv are (1, 1, width): reshaped; add_zero_attn as the call says
-* dropout: given to the layer, inactive but in [train], where it would be random
-* gradients: torch.autograd.grad by query, key, value and the parameters, from the given gradient of the output
-* module.eval() without gradients; [train] is module.train() with gradients and dropout 0
-* [unbatched] calls once for each item, without the axis of the batch
+* arrays are (batch, seq_len, width), with batch_first=True; [seq_first] swaps the batch axis and the length axis
+* weights are given as (in, out); torch stores (out, in), so they are transposed. wq, wk and wv are stacked in
+  in_proj_weight, or stay separate if kdim or vdim differs from query_dim. Their biases are stacked in in_proj_bias
+* `key_padding_mask` and `attn_mask`: True means ignore; floats are added to the logits
+* `attn_mask` is (batch * num_heads, seq_len_q, seq_len_k) if batch elements or heads have different masks
+* `is_causal`: only a hint that `attn_mask` is causal
+* `key_padding_mask` and `attn_mask` have the same element type: "If both attn_mask and key_padding_mask are supplied,
+  their types should match" (MHA_DOCS)
+* `need_weights` is True if the call requests weights or their mean; `average_attn_weights` is True for the mean
+* query, key and value get the memory layout of the call by torch.as_strided
+* bias_k and bias_v, the parameters of `add_bias_kv`, are reshaped to (1, 1, width); `add_zero_attn` is set if the call
+  needs it
+* `dropout` is passed to the layer, where it is inactive, except in [train]: there it would be random, so it is 0
+* gradients: torch.autograd.grad with respect to query, key, value and the parameters, from the given gradient of the
+  output
+* the layer is in eval mode, with gradients disabled; [train] is training mode, with gradients enabled and dropout 0
+* [unbatched] calls the layer once for each batch element, without the batch axis
+* [aot_eager] calls the layer under torch.compile, and passes None for absent masks
 """
 
 NAME = "torch.mha"
@@ -86,7 +90,7 @@ from ._torch_calls import CALLS, call_layer
 
 
 def declare(facts: Facts) -> Declaration:
-    """Canonical: what a fully masked row returns is documented nowhere. The profile depends on the path."""
+    """Declare canonical attention: no page documents fully masked rows. The profile depends on the path."""
     if takes_fast_path(facts) or wants_weights(facts):
         return Declaration(
             stepwise_profile(facts.dtype), evidence="torch/nn/functional.py: q scaled, bmm, softmax, bmm"
@@ -96,12 +100,12 @@ def declare(facts: Facts) -> Declaration:
 
 
 def takes_fast_path(facts: Facts) -> bool:
-    """The documented conditions of the inference fast path."""
+    """Whether the call meets the conditions of the inference fast path (torch/nn/modules/activation.py)."""
     return (
         facts.variant == "eval"
         and facts.alias == "qkv"
         and facts.sizes["num_heads"] % 2 == 0
-        and not {"bias_kv", "zero_key"} & set(facts.requirements)
+        and not {"bias_kv", "zero_key", "no_bias"} & set(facts.requirements)
         and all(mask.element != "float" for mask in facts.masks)
     )
 
