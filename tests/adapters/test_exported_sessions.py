@@ -1,0 +1,28 @@
+"""Sessions of exported graphs are kept by all that they depend on."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adapters import _onnx
+from conformance.bridge import Facts, Tensor
+
+
+def test_a_graph_has_a_session_with_and_one_without_optimisation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variants of one adapter that differ in nothing else share a process."""
+    opened: list[bool] = []
+
+    def open_session(model: bytes, device: str, *, optimised: bool) -> Any:
+        opened.append(optimised)
+        return model, device, optimised
+
+    monkeypatch.setattr(_onnx, "open_session", open_session)
+    monkeypatch.setattr(_onnx, "sessions", {})
+    inputs = {"query": (Tensor.of(np.zeros((2, 3, 5, 7), np.float32)), "bhqd")}
+    facts = Facts("sdpa", "float32", "cpu", "", ("output",), masks=(), sizes={})
+    origin = _onnx.Origin("dynamo", ("numpy",), _onnx.__file__)
+    for optimised in (True, False, True):
+        *_, found = _onnx.exported(inputs, {}, facts, origin, lambda _: b"graph", optimised=optimised)
+        assert found == optimised
+    assert opened == [True, False]
