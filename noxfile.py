@@ -20,12 +20,12 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 ROOT = Path(__file__).parent
 CONSTRAINTS = str(ROOT / ".ci" / "constraints.txt")
+# Wheels of all frameworks and what they need, CPU builds (measured 2026-11-20).
 MEGABYTES = 1190
-"""Wheels of all frameworks and what they need, CPU builds (measured 2026-11-20)."""
 
+# One test file per process at a time, because the preparation of a file is expensive. One process more than there are
+# cores, because tests wait for processes; at most four, because frameworks take 2 GB each.
 SIDE_BY_SIDE = ("-n", str(min(4, (os.cpu_count() or 1) + 1)), "--dist", "loadfile", "--no-loadscope-reorder")
-"""Files of tests on every core, since what a file prepares is dear, and one more, since tests wait for processes; at
-most four: frameworks take 2 GB each."""
 
 
 def install(session: nox.Session, *targets: str) -> None:
