@@ -1,7 +1,7 @@
 """
-The chores of the project, one session each: `nox -s conformance` judges the installed frameworks.
+The tasks of the project, one session each: `nox -s conformance` judges the installed frameworks.
 
-Sessions use virtualenv and pip, and CI's constraints, so that two runs see the same versions.
+Sessions use virtualenv, pip and the constraints of CI, so that two runs install the same versions.
 """
 
 import os
@@ -15,45 +15,45 @@ nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["lint", "types", "tests"]
 nox.options.error_on_missing_interpreters = True
 
-# Where it is set, each of the thousand processes that tests and runs start would compile our modules anew.
+# If it were set, each of the thousand processes that tests and runs start would compile our modules again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 ROOT = Path(__file__).parent
 CONSTRAINTS = str(ROOT / ".ci" / "constraints.txt")
-# Wheels of all frameworks and what they need, CPU builds (measured 2026-11-20).
+# Download size of the CPU wheels of all frameworks and their dependencies (measured 2026-11-20).
 MEGABYTES = 1190
 
-# One test file per process at a time, because the preparation of a file is expensive. One process more than there are
-# cores, because tests wait for processes; at most four, because frameworks take 2 GB each.
+# Each process runs whole test files, because the preparation of a file is expensive. There is one process more than
+# cores, because tests wait for other processes, but at most four, because frameworks take 2 GB in each.
 SIDE_BY_SIDE = ("-n", str(min(4, (os.cpu_count() or 1) + 1)), "--dist", "loadfile", "--no-loadscope-reorder")
 
 
 def install(session: nox.Session, *targets: str) -> None:
-    """Install with pip under the constraints."""
+    """Install with pip, with the constraints of CI."""
     session.install("--constraint", CONSTRAINTS, *targets)
 
 
 def install_frameworks(session: nox.Session, extras: str) -> None:
-    """Say how much is about to come, then install this project with every framework."""
+    """Log the download size on the first install, then install this project with the frameworks of `extras`."""
     if not list(Path(session.virtualenv.location).glob("lib/python*/site-packages/torch")):
         session.log(
             f"installing torch, tensorflow, keras, jax, flax, onnx and onnxruntime: about {MEGABYTES} MB to download"
         )
-    # torch first and by its pin: asked for by a range, pip takes the newest build, which brings gigabytes of CUDA.
+    # Install torch first and pinned: for a range, pip takes the newest build, which downloads gigabytes of CUDA.
     pin = next(line for line in Path(CONSTRAINTS).read_text().splitlines() if line.startswith("torch=="))
     install(session, pin)
     install(session, "-e", f".[{extras}]")
 
 
 def chromium(session: nox.Session) -> None:
-    """Stop with a remedy where there is no browser: the report's tests open one and are never skipped."""
+    """Stop with the install command if Chromium is missing: the report's tests need it and are never skipped."""
     if shutil.which("chromium") is None:
         session.error("the report's tests need Chromium: apt-get update && apt-get install -y chromium")
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run every test, those on real frameworks and in a browser included: `nox -s tests -- -k routing`."""
+    """Run every test, including those on real frameworks and in a browser: `nox -s tests -- -k routing`."""
     chromium(session)
     install_frameworks(session, "all,equinox,tests")
     told = ("--durations", "12", "--durations-min", "5")
@@ -62,7 +62,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Style, format, and the direction of imports."""
+    """Check style, format, and import directions."""
     install(session, "ruff", "import-linter", "-e", ".")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
@@ -85,7 +85,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def pictures(session: nox.Session) -> None:
-    """Take the pictures of the tutorial again: `conformance check --example`, opened in Chromium."""
+    """Update the pictures of the tutorial: `conformance check --example`, opened in Chromium."""
     chromium(session)
     install(session, "-e", ".[tests]")
     session.run("python", "-m", "tests.docs.pictures")
@@ -93,18 +93,18 @@ def pictures(session: nox.Session) -> None:
 
 @nox.session
 def package(session: nox.Session) -> None:
-    """Build wheel and sdist twice, show that both builds have the same bytes, and run twine check."""
+    """Build wheel and sdist twice, check that both builds have the same bytes, and run twine check."""
     install(session, "-e", ".[package]")
     session.run("python", "-m", "tests.packaging.reproduce", "dist")
 
 
 @nox.session(python="3.11")
 def minimums(session: nox.Session) -> None:
-    """Run core tests and a small run with the lowest versions that pyproject.toml allows for our own dependencies."""
+    """Run core tests and a small run with the lowest versions of direct dependencies in pyproject.toml."""
     project = nox.project.load_toml(ROOT / "pyproject.toml")["project"]
     tools = [text for text in project["optional-dependencies"]["tests"] if text.startswith(("pytest>", "hypothesis>"))]
     lowest = [text.replace(">=", "==") for text in (*project["dependencies"], *tools)]
-    # What these pin themselves is theirs to choose: pydantic needs one pydantic_core, pytest an older pluggy.
+    # These packages choose their own dependencies: pydantic needs one pydantic_core, pytest an older pluggy.
     free = {*(text.partition("==")[0] for text in lowest), "pydantic_core", "pluggy"}
     pins = Path(session.virtualenv.location) / "constraints.txt"
     lines = Path(CONSTRAINTS).read_text().splitlines()
@@ -114,13 +114,13 @@ def minimums(session: nox.Session) -> None:
     tests = ("tests/spec", "tests/bridge", "tests/gate", "tests/golden/test_by_hand.py", "tests/report/test_run.py")
     session.run("python", "-m", "pytest", *tests, *session.posargs)
     out = Path(session.create_tmp()) / "run"
-    shutil.rmtree(out, ignore_errors=True)  # a run is never written over another
+    shutil.rmtree(out, ignore_errors=True)  # a run never overwrites another run
     session.run("conformance", "run", "-a", "numpy.*", "-k", "masks/*", "--out", str(out))
 
 
 @nox.session
 def conformance(session: nox.Session) -> None:
-    """Judge every framework: `nox -s conformance -- -a 'torch.*' -k 'causal/*'`. Reports land in reports/."""
+    """Judge every framework: `nox -s conformance -- -a 'torch.*' -k 'causal/*'`. Reports are written to reports/."""
     install_frameworks(session, "all")
     session.run("conformance", "run", *session.posargs)
 
@@ -135,7 +135,7 @@ def smoke(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("numpy", ["1.26.4", "2.0.2", "2.4.6"])
 def numpies(session: nox.Session, numpy: str) -> None:
-    """Show that input streams have the same bytes, and the bridge works, under several NumPy versions."""
+    """Check that input streams have the same bytes and the bridge works under several NumPy versions."""
     pins = Path(session.virtualenv.location) / "constraints.txt"
     others = [line for line in Path(CONSTRAINTS).read_text().splitlines() if not line.startswith("numpy==")]
     pins.write_text("\n".join([*others, f"numpy=={numpy}"]))
@@ -149,7 +149,7 @@ def numpies(session: nox.Session, numpy: str) -> None:
 @nox.session
 @nox.parametrize("version", ["3.10", "3.11", "3.12", "3.13"])
 def workers(session: nox.Session, version: str) -> None:
-    """Show that workers run under several versions of Python, in environments with NumPy and nothing of ours."""
+    """Check that workers run under several Python versions, in environments that have NumPy but not this project."""
     install(session, "-e", ".", "virtualenv")
     there = Path(session.create_tmp()) / f"python{version}"
     session.run("virtualenv", "--quiet", "--python", version, str(there))
@@ -160,7 +160,7 @@ def workers(session: nox.Session, version: str) -> None:
 
 @nox.session
 def mutation(session: nox.Session) -> None:
-    """Show that lying adapters and planted bugs are killed and rightly named: `nox -s mutation -- --sample 8`."""
+    """Check that lying adapters and planted bugs are killed and named rightly: `nox -s mutation -- --sample 8`."""
     install(session, "-e", ".")
     session.chdir("tests")
     session.run("python", "-m", "mutation.mutation_session", *session.posargs, env={"OMP_NUM_THREADS": "1"})
@@ -168,28 +168,28 @@ def mutation(session: nox.Session) -> None:
 
 @nox.session
 def faults(session: nox.Session) -> None:
-    """Kill, signal and starve runs, and resume them; nothing is lost or left: `nox -s faults -- --seed 7`."""
+    """Kill, signal, starve and resume runs: nothing is lost, nothing is left over. `nox -s faults -- --seed 7`."""
     install(session, "-e", ".")
     session.run("python", "tests/faults/faults.py", *session.posargs, env={"OMP_NUM_THREADS": "1"})
 
 
 @nox.session
 def everyday(session: nox.Session) -> None:
-    """Write the everyday mistakes in many signatures; `check` names each: `nox -s everyday -- --only fill`."""
+    """Check that `check` names everyday mistakes in many signatures: `nox -s everyday -- --only fill`."""
     install(session, "-e", ".")
     session.run("python", "-m", "tests.everyday.everyday_session", *session.posargs, env={"OMP_NUM_THREADS": "1"})
 
 
 @nox.session
 def hostile(session: nox.Session) -> None:
-    """Attack with adapters and workers that break every rule: each costs its one call. `-- --only exits`."""
+    """Attack with adapters and workers that break every rule: each costs only one call. `-- --only exits`."""
     install(session, "-e", ".")
     session.run("python", "-m", "tests.hostile.hostile", *session.posargs, env={"OMP_NUM_THREADS": "1"})
 
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """Read 100,000 changed and made-up files: no traceback, none over 2 s or 300 MB. `-- --count 2000 --seed 7`."""
+    """Read 100,000 changed and made-up files: no traceback, at most 2 s and 300 MB. `-- --count 2000 --seed 7`."""
     install(session, "-e", ".", "hypothesis")
     session.run("python", "-m", "tests.fuzz.fuzz", *session.posargs, env={"OMP_NUM_THREADS": "1"})
 
@@ -206,28 +206,28 @@ def benchmark(session: nox.Session) -> None:
 
 @nox.session
 def upgrade(session: nox.Session) -> None:
-    """Tell what an upgrade changes: `nox -s upgrade -- keras==3.14.1 keras==3.15.0`; all else is as CI has it."""
+    """Report what an upgrade changes: `nox -s upgrade -- keras==3.14.1 keras==3.15.0`. All else is as in CI."""
     install(session, "-e", ".")
     session.run("conformance", "upgrade", "--constraint", CONSTRAINTS, *session.posargs)
 
 
 @nox.session
 def portability(session: nox.Session) -> None:
-    """Judge under settings that make a CPU look like others: `nox -s portability -- 'aten_*'`. Takes hours."""
+    """Judge under settings that imitate other CPUs: `nox -s portability -- 'aten_*'`. Takes hours."""
     install_frameworks(session, "all")
     session.run("python", "tests/portability/portability.py", *session.posargs)
 
 
 @nox.session
 def versions(session: nox.Session) -> None:
-    """Call every adapter in the releases that it claims (tests/versions/versions.yaml): slow, and installs them."""
+    """Call adapters in the releases that they claim (tests/versions/versions.yaml). Slow; installs the releases."""
     install(session, "-e", ".")
     session.run("python", "tests/versions/versions.py", *session.posargs, "--constraint", CONSTRAINTS)
 
 
 @nox.session
 def coverage(session: nox.Session) -> None:
-    """List what entry points offer, and write docs/coverage/: which arguments, pairs and outputs the cases ask."""
+    """List what entry points offer, and write docs/coverage/: which arguments, pairs and outputs the cases cover."""
     install_frameworks(session, "all,equinox,transformers,openvino")
     quiet = {
         "CUDA_VISIBLE_DEVICES": "-1",
@@ -241,20 +241,20 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session
 def tiers(session: nox.Session) -> None:
-    """Choose the cases that only a thorough run asks: `nox -s tiers -- reports/RUN`, the folder of a thorough run."""
+    """Choose the cases only for thorough runs: `nox -s tiers -- reports/RUN`, the folder of a thorough run."""
     install_frameworks(session, "all")
     session.run("python", "-m", "tests.tiers.choose", *session.posargs)
 
 
 @nox.session
 def porting(session: nox.Session) -> None:
-    """Write docs/porting/: what to change between pairs of entry points, read off the installed frameworks."""
+    """Write docs/porting/: what to change between two entry points, as read from the installed frameworks."""
     install_frameworks(session, "all")
     session.run("python", "-m", "tests.docs.porting")
 
 
 @nox.session
 def replays(session: nox.Session) -> None:
-    """Replay released regressions (tests/replays/replays.yaml): slow, and installs many old releases."""
+    """Replay released regressions (tests/replays/replays.yaml). Slow; installs many old releases."""
     install(session, "-e", ".")
     session.run("python", "tests/replays/replay.py", *session.posargs, "--constraint", CONSTRAINTS)

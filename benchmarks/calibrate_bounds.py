@@ -1,8 +1,9 @@
 """
-The errors of torch's attention in units of its bounds: the table from which the bounds were calibrated.
+Print the errors of torch's attention in units of its bounds: the table from which the bounds were calibrated.
 
-maxA, maxB: largest error over the worst case and over the tolerance. need: largest (error - hard) / sigma. false: cases
-beyond their tolerance; each shows a rounding that the declared profile does not have, or a wrong formula.
+maxA, maxB: the largest ratio of the error to the worst case and to the tolerance. need: the largest
+(error - hard) / sigma. false: the number of cases beyond their tolerance; each shows a rounding that the declared
+profile does not have, or a wrong formula.
 """
 
 import argparse
@@ -31,7 +32,7 @@ BACKENDS = {
     "efficient": SDPBackend.EFFICIENT_ATTENTION,
     "cudnn": SDPBackend.CUDNN_ATTENTION,
 }
-# Kernels and paths that have the arithmetic of fused kernels in float32, too.
+# Kernels and paths that have the arithmetic of fused kernels in float32 too.
 FUSED = ("flash", "efficient", "cudnn", "no weights")
 # The kernels of each device.
 OF_DEVICES = {"cpu": ("math", "flash"), "cuda": tuple(BACKENDS)}
@@ -45,7 +46,7 @@ MASKS = ("none", "bool", "causal", "additive", "padding with huge keys", "-1e9")
 def groups(
     rng: np.random.Generator, kind: str, shape: tuple[int, int, int, int], dtype: str
 ) -> tuple[MaskOperand, ...]:
-    """The masks of one case; every query attends a key."""
+    """Return the masks of one case. Every query attends to at least one key."""
     allowed = rng.random(shape) < 0.6  # noqa: PLR2004 - most keys
     allowed[..., 0] = True
     allowed = np.tri(*shape[-2:], dtype=bool)[None, None] if kind == "causal" else allowed
@@ -59,7 +60,7 @@ def groups(
 
 
 def problems(program: str, dtype: str, count: int) -> Iterator[Problem]:
-    """Random problems: sizes, loudness of the logits, families of values, kinds of masks."""
+    """Yield random problems that differ in sizes, scale of the logits, distribution of the values and kind of mask."""
     rng, operator, more = np.random.default_rng(17), "sdpa" if program in OF_SDPA else "mha", REPLACED.get(program, {})
     for case in range(count):
         batch, heads, queries, keys, dim = SHAPES[case % len(SHAPES)]
@@ -79,7 +80,7 @@ def problems(program: str, dtype: str, count: int) -> Iterator[Problem]:
 
 
 def differentiated(problem: Problem) -> Problem:
-    """The same problem, asked for the gradients of a random loss."""
+    """Return the same problem with the gradients of a random loss as its outputs."""
     shape = evaluate(problem.but(outputs=("output",))).reply["output"].values.shape
     grad = round_to(np.asarray(np.random.default_rng(19).standard_normal(shape)), problem.dtype)
     names = ("query", "key", "value", *problem.params)
@@ -87,19 +88,19 @@ def differentiated(problem: Problem) -> Problem:
 
 
 def tensor(array: Array, dtype: str) -> torch.Tensor:
-    """The same numbers in torch, on the default device."""
+    """Return the array as a torch tensor of this dtype on the default device."""
     return torch.from_numpy(np.ascontiguousarray(array)).to(getattr(torch, dtype)).to(torch.get_default_device())
 
 
 def mask_of(problem: Problem, true_means: str) -> torch.Tensor | None:
-    """The one mask of a problem in all its axes."""
+    """Return the single mask of a problem with all its axes, or None."""
     if (bias := problem.bias()) is not None:
         return tensor(bias, problem.dtype)
     return tensor(problem.allowed() == (true_means == "attend"), "bool") if problem.mask_operands else None
 
 
 def sdpa(problem: Problem, backend: str) -> dict[str, torch.Tensor]:
-    """Compute torch's scaled_dot_product_attention by one kernel."""
+    """Call torch's scaled_dot_product_attention with one kernel."""
     arrays = {name: tensor(getattr(problem, name), problem.dtype) for name in ("query", "key", "value")}
     for array in arrays.values():
         array.requires_grad_(problem.differentiated)
@@ -109,8 +110,8 @@ def sdpa(problem: Problem, backend: str) -> dict[str, torch.Tensor]:
         return slopes(output, arrays, problem) if problem.differentiated else {"output": output}
 
 
-def bent(problem: Problem, backend: str) -> dict[str, torch.Tensor]:  # noqa: ARG001 - of operators, not of a kernel
-    """Attention with a softcap, operator by operator."""
+def bent(problem: Problem, backend: str) -> dict[str, torch.Tensor]:  # noqa: ARG001 - it uses no kernel
+    """Compute attention with a softcap, operator by operator."""
     arrays = {name: tensor(getattr(problem, name), problem.dtype) for name in ("query", "key", "value")}
     for array in arrays.values():
         array.requires_grad_(problem.differentiated)
@@ -125,14 +126,14 @@ def bent(problem: Problem, backend: str) -> dict[str, torch.Tensor]:  # noqa: AR
 
 
 def slopes(output: torch.Tensor, by: dict[str, torch.Tensor], problem: Problem) -> dict[str, torch.Tensor]:
-    """Gradients of the problem's loss by tensors."""
+    """Return the gradients of the problem's loss with respect to these tensors."""
     assert problem.grad_output is not None  # noqa: S101 - `differentiated` gave it
     found = torch.autograd.grad(output, list(by.values()), tensor(problem.grad_output, problem.dtype))
     return {f"grad_{name}": slope for name, slope in zip(by, found, strict=True)}
 
 
 def mha(problem: Problem, weights: str) -> dict[str, torch.Tensor]:
-    """Compute torch's MultiheadAttention, on the path that returns weights or on the one that does not."""
+    """Call torch's MultiheadAttention on the path that returns weights, or on the one that does not."""
     dtype, params = problem.dtype, {name: tensor(array, problem.dtype) for name, array in problem.params.items()}
     kind = getattr(torch, dtype)
     layer = torch.nn.MultiheadAttention(len(params["wo"]), problem.num_heads, batch_first=True, dtype=kind)
@@ -154,7 +155,7 @@ def mha(problem: Problem, weights: str) -> dict[str, torch.Tensor]:
 def mha_slopes(
     layer: torch.nn.MultiheadAttention, arrays: list[torch.Tensor], mask: torch.Tensor | None, problem: Problem
 ) -> dict[str, torch.Tensor]:
-    """Gradients by the inputs and by the parameters under their own names."""
+    """Return the gradients with respect to the inputs and the parameters, named as in the problem."""
     by = {name: array.requires_grad_() for name, array in zip(("query", "key", "value"), arrays, strict=True)}
     found = slopes(layer(*arrays, attn_mask=mask, need_weights=False)[0], by | dict(layer.named_parameters()), problem)
     weights, biases = found["grad_in_proj_weight"].chunk(3), found["grad_in_proj_bias"].chunk(3)
@@ -165,7 +166,7 @@ def mha_slopes(
 
 
 def layers(problem: Problem, backend: str) -> dict[str, torch.Tensor]:
-    """Multi-head attention of torch's parts: linear layers, what is asked for between and after them, one kernel."""
+    """Compute multi-head attention from linear layers and one kernel, with the problem's activation and residual."""
     params = {name: tensor(array, problem.dtype) for name, array in problem.params.items()}
     arrays = {name: tensor(getattr(problem, name), problem.dtype) for name in ("query", "key", "value")}
     heads = {}
@@ -179,7 +180,7 @@ def layers(problem: Problem, backend: str) -> dict[str, torch.Tensor]:
     return {"output": output + arrays["query"] if problem.residual else output}
 
 
-# What is asked for beyond plain attention, by the name of a program.
+# What each program computes beyond plain attention.
 REPLACED: dict[str, dict[str, Any]] = {
     "relu": {"activation": "relu"},
     "residual": {"residual": True},
@@ -192,7 +193,7 @@ PROGRAMS = {"sdpa": sdpa, "mha": mha, **dict.fromkeys(LAYERS, layers), "softcap"
 
 
 def variants_of(program: str, device: str, *, slopes: bool) -> tuple[str, ...]:
-    """The kernels or paths of a program on a device; none where its gradients are not measured."""
+    """Return the kernels or paths of a program on a device; none if its gradients are not measured."""
     if program == "softcap":
         return ("operators",)
     if program == "mha":
@@ -201,7 +202,7 @@ def variants_of(program: str, device: str, *, slopes: bool) -> tuple[str, ...]:
 
 
 def measure(error: Array, bound: Bound) -> tuple[float, float, float, float, float]:
-    """Largest error/worst, error/tolerance and (error - hard)/sigma, rms (of 64 or more), and coverage."""
+    """Return the largest error/worst, error/tolerance and (error - hard)/sigma, rms (of 64 or more), and coverage."""
     error = np.where(bound.judged, np.nan_to_num(np.abs(error), nan=np.inf), 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
         parts = (error / bound.worst, error / bound.tolerance, np.maximum(error - bound.hard, 0.0) / bound.sigma)
@@ -211,15 +212,15 @@ def measure(error: Array, bound: Bound) -> tuple[float, float, float, float, flo
 
 
 def calibrate(program: str, dtype: str, variant: str, count: int, *, slopes: bool) -> Iterator[str]:
-    """One line of the table for every output, or for every gradient, and one for what the kernel refuses."""
+    """Yield a line of the table for each output or gradient, and one for each error with which the kernel refuses."""
     rows: dict[str, list[tuple[float, ...]]] = {}
     refused: dict[str, int] = {}
-    # Half precision is fused where no weights are returned.
+    # In half precision, only the path that returns weights and separate operators round after each step.
     stepwise = variant in ("weights", "operators") and dtype.endswith("16")
     fused = fused_profile(dtype, torch.get_default_device().type) if variant in FUSED else Profile.ordinary(dtype)
     profile = Profile.naive(dtype) if stepwise else fused
     for problem in problems(program, dtype, count):
-        problem = differentiated(problem) if slopes else problem  # noqa: PLW2901 - the same, asked otherwise
+        problem = differentiated(problem) if slopes else problem  # noqa: PLW2901 - the same problem, other outputs
         try:
             actual = PROGRAMS[program](problem, variant)
         except RuntimeError as error:

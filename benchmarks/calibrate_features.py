@@ -1,10 +1,11 @@
 """
-How much of their bounds real kernels use where a case asks for more than plain attention: softcap, appended keys, ...
+Measure how much of their bounds real kernels use in cases beyond plain attention: softcap, appended keys, ...
 
-Random cases of each feature are written as a suite and judged by `conformance run` on the adapters that honour it.
-Each line is a subject and a dtype: how many cells conform, and the quantiles of the
-budget that they use; false alarms, which are failures of class precision; cells whose bound says too little
-(inconclusive), and failures that are semantic, impossible or errors (other), which say nothing about the bound.
+Random cases of each feature are written as a suite, and `conformance run` judges them on the adapters that support it.
+Each line of the table is a subject and a dtype. It has the number of cells that conform and the quantiles of the budget
+that they use; false alarms, which are failures of class precision and uncalibrated inconclusive cells; other cells
+whose bound is too wide (inconclusive); and failures that are semantic, impossible or errors (other), which say nothing
+about the bound.
 """
 
 import argparse
@@ -53,7 +54,7 @@ DTYPES = ("float64", "float32", "float16", "bfloat16")
 
 
 def cases(feature: str, seeds: int) -> Iterator[dict[str, Any]]:
-    """One case for each shape, dtype, distribution, mask and seed."""
+    """Yield a case for each shape, setting and mask, with a matrix over dtype, distribution and seed."""
     operator, settings = FEATURES[feature]
     shapes = {*SHAPES, *SQUARE}
     for number, shape in enumerate(sorted(shapes)):
@@ -68,13 +69,13 @@ def cases(feature: str, seeds: int) -> Iterator[dict[str, Any]]:
 
 
 def suite(feature: str, seeds: int) -> dict[str, Any]:
-    """The cases of a feature as a suite file; a shape that is in both lists counts once."""
+    """Return the cases of a feature as a suite file. A shape that is in both lists counts once."""
     unique = {json.dumps(case, sort_keys=True): case for case in cases(feature, seeds)}
     return {"format": 1, "suite": "calibration", "summary": "Random cases.", "cases": list(unique.values())}
 
 
 def measured(feature: str, seeds: int, subjects: list[str]) -> Iterator[str]:
-    """Run the feature's cases and give a line for each subject and dtype that judged any."""
+    """Run the feature's cases and yield a line for each subject and dtype with judged cells."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "calibration.yaml"
         file.write_text(json.dumps(suite(feature, seeds)), encoding="utf-8")
@@ -90,7 +91,7 @@ def measured(feature: str, seeds: int, subjects: list[str]) -> Iterator[str]:
 
 
 def grouped(records: Iterable[Record]) -> dict[tuple[str, str], list[Record]]:
-    """The cells of each subject and dtype; where all masks were folded into one, the arithmetic is the same."""
+    """Return the cells of each subject and dtype, without dense forms: their arithmetic is the same."""
     rows: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         if record["type"] == "cell" and ",dense" not in record["subject"] and "[dense]" not in record["subject"]:
@@ -100,7 +101,7 @@ def grouped(records: Iterable[Record]) -> dict[tuple[str, str], list[Record]]:
 
 
 def line(feature: str, subject: str, dtype: str, found: list[Record]) -> Iterator[str]:
-    """The quantiles of one row; nothing where the subject was not judged."""
+    """Yield the row of one subject and dtype, or nothing if no cell was judged."""
     judged = [record for record in found if record["verdict"] != "unsupported"]
     if not judged:
         return

@@ -1,7 +1,7 @@
 """
-How a run grows with the number of cells, with the number of subjects, and with the size of the tensors.
+Measure how a run grows with the number of cells, the number of subjects, and the size of the tensors.
 
-NumPy subjects are judged, whose own time is small, so that what is measured is ours. Each row is a run in a process of
+The subjects are NumPy subjects: their own time is small, so the numbers show our own. Each row is a run in a process of
 its own: CPU seconds of the coordinator, and its peak memory. Use: `python benchmarks/growth.py`.
 """
 
@@ -20,10 +20,10 @@ SIZES = {"batch": 2, "num_heads": 3, "seq_len_q": 5, "seq_len_k": 7, "head_dim":
 CELLS = (100, 1_000, 5_000, 20_000)
 SUBJECTS = (1, 2, 4)
 LENGTHS = (16, 64, 256, 1024)
-# Cases of one suite.
+# The largest number of cases in a suite.
 MOST = 1_000
 
-# Cases of the runs that grow in another way.
+# The number of cases in the runs that grow in subjects or in seq_len.
 FEW = 100
 
 
@@ -43,12 +43,12 @@ class Measured:
 
 
 def suites(cases: int, **sizes: int) -> dict[str, Any]:
-    """So many cases that differ by their seed, in suites of MOST: name -> content."""
+    """Return this many cases, which differ in their seed, in suites of at most MOST: name -> content."""
     return {f"growth{first}": _suite(f"growth{first}", first, cases, sizes) for first in range(0, cases, MOST)}
 
 
 def _suite(name: str, first: int, cases: int, sizes: Mapping[str, int]) -> dict[str, Any]:
-    """Half of the cases without a mask, half with one."""
+    """Return a suite in which half of the cases have a mask."""
     seeds = list(range(first + 1, first + min(MOST, cases - first) // 2 + 1))
     plain: dict[str, Any] = {"name": "plain", "matrix": {"inputs.seed": seeds}}
     masked = {**plain, "name": "masked", "masks": [{"kind": "attention", "pattern": "holes"}]}
@@ -57,7 +57,7 @@ def _suite(name: str, first: int, cases: int, sizes: Mapping[str, int]) -> dict[
 
 
 def run(content: Mapping[str, Any], subjects: int = 1) -> Measured:
-    """Judge suites with so many copies of a NumPy subject, each in an environment of another name."""
+    """Judge suites on this many copies of a NumPy subject, each in an environment with another name."""
     with tempfile.TemporaryDirectory() as folder:
         cases = Path(folder) / "cases"
         cases.mkdir()
@@ -77,14 +77,14 @@ def run(content: Mapping[str, Any], subjects: int = 1) -> Measured:
 
 
 def _peak(process: "subprocess.Popen[bytes]") -> float:
-    """Wait for a process; its own peak memory in MiB, without that of the workers."""
+    """Wait for a process, and return its own peak memory in MiB, without that of the workers."""
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return usage.ru_maxrss / 1024
 
 
 def rows(most: int) -> Iterator[str]:
-    """Every table."""
+    """Yield the lines of every table."""
     head = f"{'cells':>8} {'CPU s':>8} {'ms/cell':>8} {'wall s':>8} {'peak MiB':>8}"
     yield f"{'cases':>12} {head}"
     for cells in [number for number in CELLS if number <= most]:

@@ -1,10 +1,10 @@
 """
-Judged pairs per CPU second: ours beside what people use instead, on the same cases where a tool can take them.
+Compare our judged pairs per CPU second with those of other tools, on the same cases where a tool can take them.
 
 The common cases are 100 calls of sdpa in float32 with at most one boolean or causal mask and no fully masked row. They
-go to PyTorch and to the Attention operator of ONNX Runtime. By hand means pytest and `assert_close` against NumPy in
+run on PyTorch and on the Attention operator of ONNX Runtime. "By hand" is pytest with `assert_close` against NumPy in
 float64; its fixed tolerances reject some correct replies to large inputs. Polygraphy compares its two runners with each
-other. The backend tests of onnx have cases of their own, some of which fail. `nox -s benchmark` installs what it needs.
+other. The backend tests of onnx have their own cases, some of which fail. `nox -s benchmark` installs what it needs.
 """
 
 import json
@@ -23,7 +23,7 @@ from conformance.spec.case import ArrayMask, Case, CausalMask
 from conformance.spec.materialise import materialise
 
 CASES = 100
-# Of the operator Attention, in onnx 1.23.
+# The number of backend tests of the operator Attention in onnx 1.23.
 BACKEND_TESTS = 93
 
 SUBJECTS = ("torch.sdpa[math]", "ort.attention[opset23]")
@@ -135,13 +135,13 @@ class Measured:
     peak: float
 
     def row(self) -> str:
-        """A line of the table."""
+        """Return a line of the table."""
         rate = self.pairs / self.cpu
         return f"{self.name:40} {self.pairs:6} {self.cpu:8.1f} {self.wall:8.1f} {rate:10.1f} {self.peak:8.0f}"
 
 
 def common() -> list[Case]:
-    """The cases that every tool can take."""
+    """Return the cases that every tool can take."""
     return [case for case in load_cases((), (), None) if _is_common(case)][:CASES]
 
 
@@ -169,7 +169,7 @@ def _is_boolean(mask: object) -> bool:
 
 
 def written(folder: Path, cases: Sequence[Case]) -> None:
-    """The arrays of the cases, and the programs of the other tools."""
+    """Write the arrays of the cases, and the programs of the other tools."""
     names = []
     for number, case in enumerate(cases):
         problem = materialise(case)
@@ -177,7 +177,7 @@ def written(folder: Path, cases: Sequence[Case]) -> None:
         arrays = {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in given.items()}
         if case.masks:
             arrays["mask"] = np.ascontiguousarray(np.broadcast_to(problem.attended(), problem.logits_shape))
-        np.savez(folder / f"case{number}.npz", **arrays)  # type: ignore[arg-type]  # names of arrays, none is allow_pickle
+        np.savez(folder / f"case{number}.npz", **arrays)  # type: ignore[arg-type]  # no array is named allow_pickle
         names.append(f"case{number}")
     (folder / "cases.json").write_text(json.dumps(names), encoding="utf-8")
     for name, text in (("shared", SHARED), ("test_hand", BY_HAND), ("comparator", POLYGRAPHY), ("backend", BACKEND)):
@@ -185,7 +185,7 @@ def written(folder: Path, cases: Sequence[Case]) -> None:
 
 
 def measured(name: str, pairs: int, command: Sequence[str], folder: Path) -> Measured:
-    """Run a command in a folder; exit code 1 says that something was rejected, which is a judgement too."""
+    """Run a command in a folder. Exit code 1 is allowed: it means that some pairs were judged and rejected."""
     script = (
         "import os, resource, subprocess, sys, time; start = time.perf_counter();"
         "done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE);"

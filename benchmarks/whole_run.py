@@ -1,8 +1,8 @@
 """
-Where the time of a full run goes: the frameworks' own (import, compile, call), and ours, as shares of one run.
+Show where the time of a full run goes: the frameworks' time (import, compile, call) and our own, as shares of a run.
 
-The floor is what the frameworks themselves take in that run; ours is everything else. Run it in an environment
-with the frameworks: `python benchmarks/whole_run.py`, or `nox -s benchmark`; what follows goes to `conformance run`.
+The floor is the time that the frameworks take in that run; all other time is ours. Run it in an environment with the
+frameworks: `python benchmarks/whole_run.py`, or `nox -s benchmark`. All arguments are passed on to `conformance run`.
 """
 
 import argparse
@@ -19,7 +19,7 @@ Record = dict[str, Any]
 
 
 def measured(command: list[str]) -> tuple[int, float, float]:
-    """Exit code, wall seconds, and CPU seconds of the command and everything that it waited for."""
+    """Return the exit code, wall seconds, and CPU seconds of the command and all processes that it waited for."""
     started = time.perf_counter()
     process = subprocess.Popen(command)
     _, status, usage = os.wait4(process.pid, 0)
@@ -28,13 +28,13 @@ def measured(command: list[str]) -> tuple[int, float, float]:
 
 
 def read_log(folder: Path) -> list[Record]:
-    """The records of a run."""
+    """Return the records of a run."""
     lines = (folder / "run.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
 
 
 def rows(records: list[Record], wall: float, cpu: float) -> list[tuple[str, float, str]]:
-    """What is printed: a name, a number, its unit; shares are of all CPU time."""
+    """Return the rows to print: name, number, unit. Shares are of all CPU time unless the unit says otherwise."""
     footer = records[-1]
     cells = [record for record in records if record["type"] == "cell"]
     called = [cell for cell in cells if "seconds" in cell and not cell.get("cached")]
@@ -42,7 +42,7 @@ def rows(records: list[Record], wall: float, cpu: float) -> list[tuple[str, floa
     compiles = sum(cell["seconds"].get("cpu", 0.0) for cell in called if cell["compiles"])
     calls = sum(cell["seconds"].get("cpu", 0.0) for cell in called if not cell["compiles"])
     workers = sum(worker["cpu"] for worker in footer["workers"])
-    # Calls of the second look are in no cell.
+    # The calls of the second look belong to no cell.
     further = sum(worker["call_cpu"] for worker in footer["workers"]) - compiles - calls
     frameworks = imports + compiles + calls + further
     coordinator = footer["timing"]["cpu"]
@@ -74,18 +74,18 @@ def rows(records: list[Record], wall: float, cpu: float) -> list[tuple[str, floa
 
 
 def peaks(records: list[Record]) -> list[tuple[str, float, str]]:
-    """Peak memory of every worker process."""
+    """Return the peak memory of every worker process."""
     workers = sorted(records[-1]["workers"], key=lambda worker: -worker["peak"])
     return [(f"peak memory of {worker['worker']}", worker["peak"] / 2**20, "MiB") for worker in workers]
 
 
 def main() -> int:
-    """Run, and print."""
+    """Run `conformance run` and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, epilog="example: whole_run.py -a 'torch.*'")
     _, rest = parser.parse_known_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "run"
-        words = ["--no-cache", *rest]  # with replies of earlier runs the frameworks take no time
+        words = ["--no-cache", *rest]  # with cached replies the frameworks would take no time
         command = [sys.executable, "-m", "conformance", "run", "--out", str(folder), *words]
         code, wall, cpu = measured(command)
         records = read_log(folder)

@@ -1,8 +1,8 @@
 """
-What a subject that is wrong costs beside one that is right: `conformance check` of three, CPU and their ratio.
+Compare the cost of wrong functions with that of a right one: CPU seconds of `conformance check`, and their ratio.
 
-One is right, one has a mistake with a name in every call with a mask, one is wrong everywhere in a way that no decision
-explains, so that everything is searched in vain. The floor is the right one in the same run.
+One function is right. One has a mistake with a name in every call with a mask. One is wrong everywhere in a way that no
+decision explains, so the whole search finds nothing. The floor is the right function in the same run.
 """
 
 import os
@@ -36,7 +36,7 @@ def unnamed(query, key, value, mask=None):
 
 
 def cpu(command: list[str]) -> float:
-    """CPU seconds of the command and everything that it waited for."""
+    """Return the CPU seconds of the command and all processes that it waited for."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -46,7 +46,7 @@ def cpu(command: list[str]) -> float:
 
 
 def main() -> int:
-    """Check each function, and print."""
+    """Check each function and print its CPU seconds."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "functions.py"
         path.write_text(FUNCTIONS, encoding="utf-8")

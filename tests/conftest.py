@@ -1,9 +1,9 @@
 """
-Property tests on a shared machine: what they find counts, not how long an example took.
+Property tests have no deadline: on a shared machine, the time of an example means nothing.
 
-In CI the examples are the same each time, so that a change is judged by what it changes; elsewhere they are new. What
-tests start can be interrupted, also where they run in the background: a shell lets such a process ignore SIGINT, and
-so do its children.
+In CI the examples are the same in each run, so that a change is judged by what it changes; elsewhere they are new.
+Processes that tests start can be interrupted, even if the tests run in the background: a shell makes such a process
+ignore SIGINT, and its children inherit this.
 """
 
 import os
@@ -27,12 +27,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give the session a result cache of its own, which its processes share: what one test computes others know."""
+    """Give the session its own result cache, which its processes share: a test can use what another one computed."""
     if not hasattr(config, "workerinput"):
         os.environ["CONFORMANCE_CACHE"] = tempfile.mkdtemp(prefix="conformance-tests-")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Remove it."""
+    """Remove the result cache of the session."""
     if not hasattr(config, "workerinput"):
         shutil.rmtree(os.environ.pop("CONFORMANCE_CACHE"), ignore_errors=True)

@@ -7,7 +7,7 @@ from conformance.cli.parser import build_parser
 
 
 def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """A parser, and those of all its commands."""
+    """Yield a parser, and the parsers of all its commands."""
     yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

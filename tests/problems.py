@@ -1,7 +1,7 @@
 """
-Problems that tests ask about: of arrays that the test writes out, or of random ones; and what the oracle answers.
+Problems for tests, made of arrays that the test writes out or of random arrays; and the answers of the oracle.
 
-Every array is float64. A random array depends on its seed alone. Its numbers are rounded to the dtype under test.
+Every array is float64. A random array depends only on its seed. Its numbers are rounded to the dtype under test.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from conformance.deviations.deviation import Dialect
 from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
 
-# Sizes that a test does not choose. They differ, so that an exchange of two axes shows.
+# Default sizes. They all differ, so that a swap of two axes is visible.
 BATCH, HEADS, QUERIES, KEYS, DIM, VALUE_DIM = 2, 3, 5, 7, 11, 13
 
 # Widths of query, key and value before a projection, and of the output after it.
@@ -30,8 +30,8 @@ def sdpa(query: Any, key: Any, value: Any, *masks: MaskOperand, dtype: str = "fl
     """
     Return a call of sdpa on arrays or lists of shape (batch, num_heads, seq_len, dim).
 
-    The scale is 1, so that a logit is a product. fields: other fields of `Problem`; they replace the scale and the
-    masks, too.
+    The scale is 1, so that a logit is a dot product. fields: other fields of `Problem`; they can also replace the scale
+    and the masks.
     """
     q, k, v = (np.asarray(array, dtype=np.float64) for array in (query, key, value))
     settings: dict[str, Any] = {"scale": 1.0, "mask_operands": masks} | fields
@@ -40,10 +40,10 @@ def sdpa(query: Any, key: Any, value: Any, *masks: MaskOperand, dtype: str = "fl
 
 def one_query(logits: Any, values: Any = None, *masks: MaskOperand, **fields: Any) -> Problem:
     """
-    Return a call of `sdpa` with one item, one head, and one query: the number 1.
+    Return a call of `sdpa` with one batch element, one head, and one query, which is the number 1.
 
-    logits: shape (seq_len_k,); they are the keys. values: shape (seq_len_k,) or (seq_len_k, value_dim); 4, 8, 12, ...
-    if None.
+    logits: shape (seq_len_k,); they are also the keys. values: shape (seq_len_k,) or (seq_len_k, value_dim); if None,
+    4, 8, 12, ...
     """
     keys = np.asarray(logits, dtype=np.float64).reshape(1, 1, -1, 1)
     rows = 4.0 * np.arange(1.0, keys.size + 1.0) if values is None else np.asarray(values)
@@ -52,7 +52,7 @@ def one_query(logits: Any, values: Any = None, *masks: MaskOperand, **fields: An
 
 def two_keys(*masks: MaskOperand, **fields: Any) -> Problem:
     """
-    Return a call of `sdpa` with one item, one head, two queries and two keys.
+    Return a call of `sdpa` with one batch element, one head, two queries and two keys.
 
     Logits are 0 and ln 3 for the first query, ln 3 and 0 for the second. Values are 4 and 8: the outputs are 7 and 5.
     """
@@ -73,10 +73,10 @@ def random_sdpa(
     **fields: Any,
 ) -> Problem:
     """
-    Return a call of sdpa on standard normal numbers, rounded to `dtype`, with the usual scale.
+    Return a call of sdpa on standard normal numbers, rounded to `dtype`, with the default scale.
 
-    seed: or a generator, from which query, key and value are drawn in this order. num_kv_heads: as many as num_heads
-    if None. fields: other fields of `Problem`; they replace the masks, too.
+    seed: a seed or a generator, from which query, key and value are drawn in this order. num_kv_heads: num_heads if
+    None. fields: other fields of `Problem`; they can also replace the masks.
     """
     rng, kv_heads = np.random.default_rng(seed), num_heads if num_kv_heads is None else num_kv_heads
     sizes = (num_heads, seq_len_q, head_dim), (kv_heads, seq_len_k, head_dim), (kv_heads, seq_len_k, value_dim)
@@ -95,10 +95,10 @@ def mha(
     **fields: Any,
 ) -> Problem:
     """
-    Return a call of mha on arrays or lists of shape (batch, seq_len, width), with the usual scale.
+    Return a call of mha on arrays or lists of shape (batch, seq_len, width), with the default scale.
 
-    params: wq, wk and wv of shape (width, heads * dim), and what else the layer has; the number of heads of the key and
-    both dims follow from them. fields: other fields of `Problem`; they replace the masks, too.
+    params: wq, wk and wv of shape (width, heads * dim), and the other parameters of the layer; num_kv_heads, head_dim
+    and value_dim follow from them. fields: other fields of `Problem`; they can also replace the masks.
     """
     q, k, v = (np.asarray(array, dtype=np.float64) for array in (query, key, value))
     head_dim = params["wq"].shape[1] // num_heads
@@ -125,11 +125,12 @@ def random_mha(
     **fields: Any,
 ) -> Problem:
     """
-    Return a call of mha on standard normal numbers, rounded to `dtype`, with the usual scale.
+    Return a call of mha on standard normal numbers, rounded to `dtype`, with the default scale.
 
-    seed: or a generator, from which query, key, value and the parameters are drawn in this order. A weight is divided
-    by the square root of its rows, so that projections stay of the size of their inputs. num_kv_heads: as many as
-    num_heads if None. widths: of query, key and value. fields: other fields of `Problem`; they replace the masks, too.
+    seed: a seed or a generator, from which query, key, value and the parameters are drawn in this order. A weight is
+    divided by the square root of its number of rows, so that projections are about as large as their inputs.
+    num_kv_heads: num_heads if None. widths: of query, key and value. fields: other fields of `Problem`; they can also
+    replace the masks.
     """
     rng, kv_heads = np.random.default_rng(seed), num_heads if num_kv_heads is None else num_kv_heads
     lengths = (seq_len_q, seq_len_k, seq_len_k)
@@ -149,9 +150,9 @@ def random_mha(
 
 def two_heads(*masks: MaskOperand, **fields: Any) -> Problem:
     """
-    Return a call of `mha` with one item, two heads of width 1, one query and two keys; all projections are identities.
+    Return a call of `mha`: one batch element, two heads of width 1, one query, two keys, and identity projections.
 
-    Weights are 1/4 and 3/4 in the first head, 1/2 and 1/2 in the second: the outputs are 7 and 20. fields: may replace
+    Weights are 1/4 and 3/4 in the first head, 1/2 and 1/2 in the second: the outputs are 7 and 20. fields: can replace
     query, key and value (batch, seq_len, width), and single parameters in params.
     """
     query = fields.pop("query", [[[1.0, 0.0]]])
@@ -168,6 +169,6 @@ def answered(problem: Problem, profile: Profile, **dialect: str) -> tuple[Oracle
 
 
 def reply_under(dialect: Dialect, problem: Problem, profile: Profile) -> dict[str, Tensor]:
-    """Return the reply of an implementation of a dialect: the answer of the oracle, each output rounded once."""
+    """Return the reply of an implementation of a dialect: the answer of the oracle, with each output rounded once."""
     reply = evaluate(problem, dialect, profile.score).reply
     return {name: to_tensor(round_to(each.values, each.dtype), each.dtype) for name, each in reply.items()}

@@ -1,4 +1,4 @@
-"""What is written is whole or not there, and what killed processes left goes."""
+"""A file is written completely or not at all, and what killed processes left is removed."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ from conformance.disk import identity, lives, remove_parts, scratch, see_writabl
 
 
 def killed() -> str:
-    """The identity of a process that lives no more."""
+    """Return the identity of a process that has ended."""
     program = "from conformance.disk import identity; print(identity())"
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip()
 
@@ -94,7 +94,7 @@ def test_parts_go_from_a_folder_and_the_folders_in_it(tmp_path: Path) -> None:
 def test_whether_a_file_can_be_written_is_seen_before(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("text", encoding="utf-8")
     for path, number in ((tmp_path / "notes" / "x", errno.ENOTDIR), (tmp_path, errno.EISDIR)):
-        with pytest.raises(OSError) as caught:  # noqa: PT011 - its number is looked at
+        with pytest.raises(OSError) as caught:  # noqa: PT011 - errno is checked below
             see_writable(path)
         assert caught.value.errno in {number, errno.EEXIST}
     see_writable(tmp_path / "deep" / "file")

@@ -1,4 +1,4 @@
-"""Importing us imports no framework and no adapter; and the check of it can fail. No file name occurs twice."""
+"""Importing conformance loads no framework and no adapter, and this check can fail. No file name occurs twice."""
 
 import subprocess
 import sys
@@ -20,12 +20,12 @@ BRIDGE = "import conformance.bridge.worker"
 
 
 def loaded(code: str, *folders: Path) -> set[str]:
-    """The top-level modules that a fresh interpreter has after running `code`."""
+    """Return the top-level modules that a fresh interpreter has loaded after it ran `code`."""
     return {name.partition(".")[0] for name in modules(code, *folders)}
 
 
 def modules(code: str, *folders: Path) -> set[str]:
-    """All of its modules."""
+    """Return all modules that a fresh interpreter has loaded after it ran `code`."""
     tell = f"import sys; sys.path[:0] = {[str(folder) for folder in folders]}; {{}}\nprint(*sys.modules)"
     source = tell.format(f"exec({code!r})")
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, timeout=60)
@@ -62,7 +62,7 @@ def test_the_check_sees_a_framework(tmp_path: Path, name: str) -> None:
 
 
 def test_no_file_name_occurs_twice() -> None:
-    """But for names that Python and pytest give a meaning."""
+    """Except names that have a meaning for Python or pytest."""
     root = Path(__file__).parents[1]
     folders = ("conformance", "adapters", "benchmarks", "tests")
     names = Counter(path.name for folder in folders for path in (root / folder).rglob("*.py"))

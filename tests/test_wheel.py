@@ -1,4 +1,4 @@
-"""What is installed: the package with adapters, cases and page as data, nothing else at its top; its plug-in works."""
+"""The wheel has only the package at its top, with adapters, cases and page as data, and its pytest plug-in works."""
 
 import os
 import re
@@ -60,7 +60,7 @@ NEEDED = ("pyyaml", "pydantic", "jinja2", "rich", "packaging")
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the wheel, what it needs, pytest and pytest-xdist."""
+    """An environment with the wheel, its dependencies, pytest and pytest-xdist."""
     interpreter = environment(tmp_path_factory.mktemp("environment") / "venv")
     (site,) = interpreter.parents[1].glob("lib/*/site-packages")
     link(site, *NEEDED, "pytest", "pytest-xdist")
@@ -71,7 +71,7 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def project(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project of docs/pytest.md: a function with a mistake in it, and three lines."""
+    """The project of docs/pytest.md: a function with a mistake, and a test file of three lines."""
     folder = tmp_path_factory.mktemp("project")
     assert run(python, folder, "conformance", "check", "--example").returncode == 0
     (block, *_) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -81,7 +81,7 @@ def project(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(python: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a module there, as from a shell in which nothing of ours is set."""
+    """Run a module in the folder, without the variables of our own test run."""
     ours = ("PYTHONPATH", "PYTEST_ADDOPTS", "PYTEST_DISABLE_PLUGIN_AUTOLOAD", "COLUMNS")
     plain = {name: value for name, value in os.environ.items() if name not in ours and "XDIST" not in name}
     return subprocess.run(
@@ -90,7 +90,7 @@ def run(python: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[
 
 
 def told(text: str) -> list[str]:
-    """Lines but for the widths of headings and the place of a report."""
+    """Return the lines without the padding of headings and without the path of a report."""
     return [re.sub(r"(?<=^report: ).*", "...", line).strip("_= ") for line in text.splitlines() if line.strip("_= ")]
 
 

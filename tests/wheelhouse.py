@@ -1,7 +1,7 @@
 """
-A folder of wheels from which pip installs without a network: `fakeframe` in several versions, and the NumPy of here.
+A folder of wheels from which pip installs without a network: `fakeframe` in several versions, and NumPy.
 
-The NumPy wheel holds a line that leads to the installed one, so that making an environment costs a second.
+The NumPy wheel has only a .pth file that points to the installed NumPy, so an environment takes a second to make.
 """
 
 import base64
@@ -45,7 +45,7 @@ DIES = "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n"
 def write_wheel(
     folder: Path, name: str, version: str, files: Mapping[str, str], requires: tuple[str, ...] = ()
 ) -> Path:
-    """Write a wheel of these files; any of `requires` becomes its Requires-Dist."""
+    """Write a wheel with these files. Each of `requires` becomes a Requires-Dist."""
     info = f"{name}-{version}.dist-info"
     metadata = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}", *(f"Requires-Dist: {r}" for r in requires)]
     content = {
@@ -66,7 +66,7 @@ def _digest(text: str) -> str:
 
 
 def write_numpy(folder: Path) -> None:
-    """Write the wheel that stands for the NumPy of here."""
+    """Write the wheel that points to the installed NumPy."""
     installed = Path(np.__file__).parents[1]
     beside = folder / "numpy-here"
     beside.mkdir(parents=True)
@@ -76,7 +76,7 @@ def write_numpy(folder: Path) -> None:
 
 
 def link(site: Path, *names: str) -> None:
-    """Put distributions that are installed here, and all that they need, into another environment by links."""
+    """Link distributions that are installed here, and all their dependencies, into another environment."""
     wanted = [importlib.metadata.distribution(name) for name in names]
     for each in wanted:
         for top in {Path(file).parts[0] for file in each.files or ()} - {"..", "__pycache__"}:
@@ -88,7 +88,7 @@ def link(site: Path, *names: str) -> None:
 
 
 def wheelhouse(folder: Path, versions: Mapping[str, str]) -> Path:
-    """Write wheels of `fakeframe` (version -> source) and of NumPy; tells the folder."""
+    """Write wheels of `fakeframe` (version -> source) and of NumPy, and return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     write_numpy(folder)
     for version, source in versions.items():
@@ -97,12 +97,12 @@ def wheelhouse(folder: Path, versions: Mapping[str, str]) -> Path:
 
 
 def offline(wheels: Path) -> dict[str, str]:
-    """Variables under which pip sees these wheels and nothing else."""
+    """Return variables with which pip sees only these wheels."""
     return {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "PIP_CONFIG_FILE": "/dev/null"}
 
 
 def environment(folder: Path, frame: str | None = None) -> Path:
-    """Make an environment by hand with NumPy and, unless None, `fakeframe` 1.0 of this source; its interpreter."""
+    """Make an environment with NumPy and, unless `frame` is None, `fakeframe` 1.0; return its interpreter."""
     site = folder / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
     site.mkdir(parents=True)
     (folder / "bin").mkdir()

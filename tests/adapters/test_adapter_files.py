@@ -1,4 +1,4 @@
-"""What every adapter file must be, seen without importing one."""
+"""Rules for every adapter file, checked without importing one."""
 
 import ast
 import importlib.util
@@ -18,7 +18,7 @@ LONGEST = 160
 
 
 def names(tree: ast.AST) -> set[str]:
-    """Every identifier, attribute and keyword of a file."""
+    """Return every identifier, attribute and keyword of a file."""
     found: set[str] = set()
     for node in ast.walk(tree):
         for field in ("id", "attr", "arg", "name"):
@@ -86,7 +86,7 @@ def test_no_file_can_stand_in_for_a_module(file: Path) -> None:
 
 
 def imported(path: Path) -> set[str]:
-    """The top-level modules that an adapter imports, those of its helpers included."""
+    """Return the top-level modules that an adapter and its helpers import."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

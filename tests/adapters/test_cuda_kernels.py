@@ -10,7 +10,7 @@ from conformance.bridge import Unsupported
 
 
 def inputs() -> dict[str, Any]:
-    """Query, key and value of batch 2, 3 heads, 5 queries, 7 keys and head_dim 11."""
+    """Return query, key and value with batch 2, 3 heads, 5 queries, 7 keys and head_dim 11."""
     return {name: torch.zeros(2, 3, length, 11) for name, length in (("query", 5), ("key", 7), ("value", 7))}
 
 
@@ -19,7 +19,7 @@ ARGUMENTS = {"attn_mask": None, "is_causal": True, "scale": None, "enable_gqa": 
 
 @pytest.mark.parametrize("variant", torch_sdpa.CAN_USE)
 def test_what_a_kernel_cannot_take_is_declined(variant: str) -> None:
-    # On the CPU, PyTorch says of each CUDA kernel that it cannot be used.
+    # On the CPU, PyTorch says that no CUDA kernel can be used.
     name = torch_sdpa.CAN_USE[variant].__name__
     with pytest.raises(Unsupported, match=rf"cannot take the call: torch\.backends\.cuda\.{name} is False$"):
         torch_sdpa._decline_unless_usable(variant, inputs(), ARGUMENTS)

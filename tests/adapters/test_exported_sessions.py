@@ -1,4 +1,4 @@
-"""Sessions of exported graphs are kept by all that they depend on."""
+"""The cache key of an exported session has everything that the session depends on."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from conformance.bridge import Facts, Tensor
 
 
 def test_a_graph_has_a_session_with_and_one_without_optimisation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Variants of one adapter that differ in nothing else share a process."""
+    """Variants of one adapter may share a process and differ only in the optimisation."""
     opened: list[bool] = []
 
     def open_session(model: bytes, device: str, *, optimised: bool) -> Any:

@@ -1,4 +1,4 @@
-"""Every adapter on its real framework, against the oracle, on a few problems written for it."""
+"""Adapters on their real frameworks, judged against the oracle on a few cases written for this test."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -56,7 +56,7 @@ SUBJECTS = (
     "torch.sdpa[math]",
 )
 UNIFORM, NAN = "fully_masked_row=uniform", "fully_masked_row=nan"
-# Of a failure that the packaged list accepts, the log says the deviation of its entry that explains the cell.
+# For a failure that the packaged list accepts, the log names the deviation of its entry that explains the cell.
 FINITE_MINIMUM, MINUS_1E9 = "mask_fill=finite_minimum", "mask_fill=minus_1e9"
 FINITE_FILL = {"sdpa/fully_masked_row": FINITE_MINIMUM, "sdpa/fully_masked_row_minus_infinity": NAN}
 WITHOUT_SCORES = {
@@ -72,7 +72,7 @@ FIRST_ROW = {"sdpa/causal_and_padding": "causal_alignment=first_row"}
 NO_FLOAT16 = "F16_F16_F32' is not supported by dot_general on CPU"
 COMPILED = {**FINITE_FILL, "sdpa/plain[dtype=float16]": NO_FLOAT16, "sdpa/additive[dtype=float16]": NO_FLOAT16}
 NO_BFLOAT16 = {"sdpa/plain[dtype=bfloat16]": "NOT_IMPLEMENTED"}
-# What today's frameworks do without documenting it, or refuse in these words: all that may fail here.
+# Undocumented deviations of today's frameworks, and words of their errors: nothing else may fail here.
 DEVIATIONS: dict[str, dict[str, str]] = {
     "flax.mha[linen]": DEAD_ITEM,
     "flax.mha[nnx]": {
@@ -156,7 +156,7 @@ def test_it_does_what_it_declares_but_for_known_deviations(cells: Cells, subject
 
 
 def explained_by(cell: Mapping[str, Any]) -> list[str]:
-    """Every cause that explains a cell alone; several may be one answer there."""
+    """Return every cause that alone explains the cell, ties included; without an explanation, the reason."""
     if "explanation" not in cell:
         return [cell["reason"]]
     return [f"{cell['explanation']['decision']}={cell['explanation']['name']}", *cell["ties"]]

@@ -1,7 +1,7 @@
 """
-Published implementations: red for what was printed wrong and for nothing else; their repaired twins are green.
+Published implementations fail for what was printed wrong and for nothing else; their repaired twins pass.
 
-One run has the packaged list of known deviations, and conforms; the other has an empty one in its place, and does not.
+One run has the packaged list of known deviations, and conforms. The other has an empty list, and does not conform.
 """
 
 import json
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.frameworks
 PAGE = Path(__file__).parents[2] / "docs" / "published.md"
 LENGTH_ONE = ["published/multiple/one_query_one_key", "published/multiple/one_query_one_key_hidden_from_two_heads"]
 SQUARE = "published/multiple/relu_and_residual_of_one_square_head"
-# What the diagnosis must say of each subject as printed, and nothing beside it; errors are no question of meaning.
+# The causes that the diagnosis must name for each subject as printed, and no others. Errors have no cause here.
 NAMED: dict[str, list[dict[str, str]]] = {
     "published.torch_manual[as_printed:fill]": [{"mask_fill": "plus_1e10"}],
     "published.torch_manual[as_printed:axis]": [{"softmax_axis": "heads"}],
@@ -39,7 +39,7 @@ ERRORS = {
     "published.tf1_manual[as_printed:axis]": "Number of ways to split should evenly divide",
     "published.tf1_manual[as_printed]": "Number of ways to split should evenly divide",
 }
-# The cases that such code survives.
+# The cases in which this code raises no error.
 RUNS = {subject: LENGTH_ONE if "torch" in subject else [SQUARE] for subject in ERRORS}
 
 CASES = ("published/*", "numerics/logits/beyond_the_exponential*", "masks/attention_2d/holes*")
@@ -58,14 +58,14 @@ sys.exit(main())
 
 @dataclass(frozen=True)
 class Finished:
-    """A run that came to its end, with the records of its log."""
+    """A finished run with the records of its log."""
 
     code: int
     stderr: str
     records: list[dict[str, Any]]
 
     def cells(self, subject: str) -> dict[str, dict[str, Any]]:
-        """What was judged of a subject, by case."""
+        """Return the judged cells of a subject, by case."""
         own = [r for r in self.records if r["type"] == "cell" and r["subject"] == subject]
         return {r["case"]: r for r in own if r["verdict"] != "unsupported"}
 
@@ -101,7 +101,7 @@ def test_the_diagnosis_names_what_was_printed_wrong_and_nothing_else(unlisted: F
     assert [cause["decisions"] for cause in causes] == NAMED[subject]
     assert not any(cause["when"] for cause in causes)
     ties = [(cause, tie) for cause in causes for tie in cause["ties"]]
-    # of a softmax without a maximum no case here tells what becomes of a row that underflows
+    # no case here shows what a softmax without a maximum does with a row that underflows
     assert all(tie["decisions"].keys() == cause["decisions"].keys() == {"softmax_maximum"} for cause, tie in ties)
     assert not any(each["unexplained"] for each in found)
     failing = red(unlisted.cells(subject), "fail")

@@ -1,4 +1,4 @@
-"""The script that measures bounds on kernels: its cases are valid and differ, and its table counts what it says."""
+"""The script that measures bounds on kernels: its cases are valid and differ, and the counts in its table are right."""
 
 import json
 import pickle
@@ -42,7 +42,7 @@ def test_a_row_counts_what_conforms_and_tells_false_alarms_from_the_rest() -> No
         record("error"),
         record("unsupported"),
     ]
-    # of .1 .2 .3 .4: the median lies between the middle two, 95 % at 2.85 of 3 steps
+    # of .1 .2 .3 .4: the median is between the middle two, the 95 % quantile at 2.85 of 3 steps
     assert [*script.line("relu", "numpy.mha", "float32", found)] == [
         "| relu | `numpy.mha` | float32 | 4 | 0.25 | 0.39 | 0.40 | 2 | 1 | 2 |"
     ]

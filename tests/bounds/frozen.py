@@ -1,10 +1,10 @@
 """
-One number for everything that every deviation makes of sixty small calls: what a rebuild must not change by accident.
+One number for each deviation, from all its outputs of sixty small calls: a refactoring must not change it by accident.
 
-    python -m tests.bounds.frozen        writes tests/bounds/frozen.tsv anew
+    python -m tests.bounds.frozen        writes tests/bounds/frozen.tsv again
 
-The number is a sum of all outputs, each times a weight of its own, so that any element that changes changes it. It is
-compared to nine digits, since matrix products differ in the last ones from CPU to CPU.
+The number is the sum of tanh of every output element, each times its own weight, so a change of any element changes
+it. Tests compare nine digits, because the last digits of matrix products differ between CPUs.
 """
 
 import sys
@@ -26,27 +26,27 @@ from conformance.spec.old_names import former
 from conformance.spec.problem import Problem
 
 FILE = Path(__file__).with_suffix(".tsv")
-# What a line of the file begins with that names a call, not a deviation.
+# The prefix of a line of the file that names a call instead of a deviation.
 CALL = "# "
 SLOTS = ("attention", "key_padding", "additive", "causal")
-# What stands for NaN; infinities are the ends of the hyperbolic tangent.
+# Replaces NaN; tanh maps the infinities to -1 and 1.
 NAN = 7.0
 
 
 def problems() -> dict[str, Problem]:
-    """The calls by the ids of their cases, each mask in an argument that is called like its kind."""
+    """Return case id -> call, with each mask in an argument that is named after its kind."""
     cases = {case.id: case for case in load([places.cases()], places.cases())}
     return {name: by_kind(materialise(cases[name])) for name in calls()}
 
 
 def calls() -> list[str]:
-    """The ids of the sixty cases, which the file begins with: they stay the same when cases are added."""
+    """Return the ids of the sixty cases at the start of the file; they stay the same when cases are added."""
     lines = FILE.read_text(encoding="utf-8").splitlines()
     return [line.removeprefix(CALL) for line in lines if line.startswith(CALL)]
 
 
 def deviations() -> Iterator[Deviation]:
-    """Every row of the table, of four arguments, and every member of the families."""
+    """Yield every row of the table, the deviations of four mask arguments, and every key loop."""
     yield from TABLE
     for slot in SLOTS:
         yield from slot_deviations(slot)
@@ -54,20 +54,20 @@ def deviations() -> Iterator[Deviation]:
 
 
 def digest(deviation: Deviation, asked: Mapping[str, Problem]) -> float:
-    """The number of a deviation, over all calls; a case that was renamed keeps the weights of its old name."""
+    """Return the number of a deviation, over all calls; a renamed case keeps the weights of its old name."""
     concerned = ((name, problem) for name, problem in asked.items() if deviation.concerns(problem))
     return sum(_number(former(name), problem, deviation) for name, problem in concerned)
 
 
 def frozen() -> dict[str, float]:
-    """Key of a deviation -> its number, as it was written."""
+    """Return deviation key -> number, as in the file."""
     lines = FILE.read_text(encoding="utf-8").splitlines()
     rows = (line.split("\t") for line in lines if not line.startswith(CALL))
     return {key: float(number) for key, number in rows}
 
 
 def main() -> int:
-    """Write the file anew, for the same calls."""
+    """Write the file again, for the same calls."""
     asked = problems()
     rows = (f"{deviation.key}\t{digest(deviation, asked):.12g}\n" for deviation in deviations())
     FILE.write_text("".join([*(f"{CALL}{name}\n" for name in asked), *rows]), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Appended keys, activation, residual and a missing output projection: by hand, and as torch computes them."""
+"""Appended keys, activation, residual and no output projection, by hand; appended keys also against torch."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ WIDTH = HEADS * DIM
 
 
 def unit_problem(logits: list[float], **more: Any) -> Problem:
-    """One head of width 1 without biases; query 1 and identities, so that the key's input is the logit."""
+    """Return one head of head_dim 1 without biases; query and projections are 1, so the input keys are the logits."""
     one = np.ones((1, 1))
     params = {"wq": one, "wk": one, "wv": one, "wo": one} | more.pop("params", {})
     key = np.asarray(logits)[None, :, None]
@@ -39,7 +39,7 @@ CAUSAL = (MaskOperand("is_causal", ("causal",), "flag", np.asarray([True, False]
 
 
 def test_a_learned_key_and_one_of_zeros_stand_last() -> None:
-    # logits 0, 0, log 2, 0: weights 1 : 1 : 2 : 1 of five
+    # logits 0, 0, log 2, 0: weights 1/5, 1/5, 2/5, 1/5
     case = unit_problem([0.0, 0.0], params=LEARNED, zero_key=True)
     assert reply(case) == pytest.approx([0.2, 0.2, 0.4, 0.2])
     assert reply(case, "output") == pytest.approx([0.2 * 1 + 0.2 * 2 + 0.4 * 10])
@@ -61,7 +61,7 @@ def test_masks_do_not_concern_them() -> None:
         ("bias_kv", "ignored", [0.5, 0.0, 0.5]),
         ("zero_key", "ignored", [1 / 3, 0.0, 2 / 3]),
         ("appended_keys", "masked", [1.0, 0.0, 0.0, 0.0]),
-        ("appended_keys", "first", [0.5, 0.0, 0.25, 0.25]),  # bias, (masked) zero, then keys
+        ("appended_keys", "first", [0.5, 0.0, 0.25, 0.25]),  # bias_k, the zero key (masked), then the other keys
     ],
 )
 def test_appended_keys_taken_otherwise(decision: str, name: str, weights: list[float]) -> None:
@@ -115,7 +115,7 @@ def test_without_an_output_projection_the_heads_stand_side_by_side() -> None:
 
 
 def random_problem(seed: int, dtype: str = "float64", **more: Any) -> Problem:
-    """A layer as torch has it, of one width, with a learned key and value."""
+    """Return a layer as in torch: one width for all inputs and outputs, and a learned key and value."""
     rng = np.random.default_rng(seed)
     sizes: dict[str, Any] = {"head_dim": DIM, "value_dim": DIM, "widths": (WIDTH,) * 3, "output_dim": WIDTH}
     case = random_mha(rng, dtype=dtype, seq_len_k=KEYS, **sizes, **{"outputs": ("output", "weights"), **more})
@@ -158,7 +158,7 @@ def test_an_appended_key_errs_only_where_inputs_enter_rounded() -> None:
     exact = Profile.uniform("float64")
     stored = bound_reply(evaluate(case), exact.but(store="float32"))["output"]
     same = bound_reply(evaluate(case.but(dtype="float32")), exact.but(store="float32"))["output"]
-    # half of 10 enters rounded: 5 u sqrt(1/3) more, in a sum of squares
+    # 10, with weight 1/2, is rounded on entry: this adds (5 u sqrt(1/3))^2 to the variance
     assert stored.sigma.item() ** 2 - same.sigma.item() ** 2 >= (5 * U * ROOT) ** 2
     assert stored.sigma.item() ** 2 - same.sigma.item() ** 2 <= 2 * (5.5 * U * ROOT) ** 2 + (5 * U * ROOT) ** 2
 
@@ -167,7 +167,7 @@ def test_a_projection_that_is_cut_does_not_err() -> None:
     profile = Profile.uniform("float64").but(store="float32")
     case = unit_problem([-5.0, -7.0], activation="relu", outputs=("weights",)).but(dtype="float32")
     bound = bound_reply(evaluate(case), profile)["weights"]
-    # both keys are cut to zero, exactly: no logit errs
+    # relu sets both keys to exactly zero: no logit has an error
     assert bound.sigma.max() == pytest.approx(0.0, abs=1e-15)
     open_ = bound_reply(evaluate(case.but(activation=None)), profile)["weights"]
     assert open_.sigma.max() > U / 4
@@ -194,7 +194,7 @@ def test_heads_side_by_side_have_the_bounds_of_their_contexts() -> None:
 
 
 def test_every_deviation_can_be_asked_of_what_joins_attention() -> None:
-    # as many queries as keys, so that transpositions reach; appended keys make rows longer than columns
+    # as many queries as keys, so that transpositions apply; appended keys make rows longer than columns
     group = MaskOperand(
         "mask", ("attention",), "bool", np.random.default_rng(6).random((BATCH, HEADS, KEYS, KEYS)) < 0.7
     )

@@ -1,4 +1,4 @@
-"""Bounds small enough to be worked by hand, and what holds of every bound."""
+"""Bounds small enough to compute by hand, and properties of every bound."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ U = UNIT["float32"]
 
 
 def problem(query: Any, key: Any, value: Any, dtype: str = "float32", **more: Any) -> Problem:
-    """One batch element and one head from lists of rows."""
+    """Return a problem of one batch element and one head from lists of rows."""
     fields = {"outputs": ("output", "weights")} | more
     return sdpa([[query]], [[key]], [[value]], dtype=dtype, **fields)
 
@@ -47,7 +47,7 @@ def test_one_key_is_copied_with_the_errors_of_a_sum_of_one_term() -> None:
 def test_two_equal_keys_have_the_bound_of_their_logits() -> None:
     profile = FLOAT64.but(score="float32")
     _, bounds = answered(problem([[1.0]], [[2.0], [2.0]], [[1.0], [-1.0]]), profile)
-    # each logit is 2 and rounded twice; d o / d logit_j = p_j (V_j - o) = 1/4 of it, twice
+    # each logit is 2 and rounded twice; d o / d logit_j = p_j (V_j - o) = +-1/2: 1/4 of each logit's variance
     variance = 2 * 2.0**2 * U**2 / 3
     assert bounds["output"].sigma.item() == pytest.approx(np.sqrt(2 * variance / 4), rel=1e-6)
     assert bounds["weights"].sigma[0, 0, 0] == pytest.approx([np.sqrt(2 * variance) / 4] * 2, rel=1e-6)
@@ -72,7 +72,7 @@ def test_an_inexact_value_errs_by_its_weight() -> None:
 def test_the_worst_case_of_two_equal_keys() -> None:
     profile = FLOAT64.but(score="float32")
     _, bounds = answered(problem([[1.0]], [[2.0], [2.0]], [[1.0], [-1.0]], dtype="float64"), profile)
-    rho = 4 * U  # 2 (u + u) |a| less the scale, which is float64
+    rho = 4 * U  # 2 (u_score + u_scale) |a| with |a| = 2; u_scale is negligible: the scale is float64
     assert bounds["weights"].worst[0, 0, 0] == pytest.approx([np.tanh(rho) / 2] * 2, rel=1e-3)
     assert bounds["output"].worst.item() == pytest.approx(np.expm1(rho) * np.exp(rho), rel=1e-3)
 
@@ -164,10 +164,10 @@ def test_in_float64_the_oracle_errs_as_well() -> None:
     _, alike = answered(case, FLOAT64)
     _, coarse = answered(case, FLOAT32)
     ratio = UNIT["float64"] / UNIT["float32"]
-    entry = case.but(dtype="float32")  # numbers that float32 holds: nothing is rounded on entry
+    entry = case.but(dtype="float32")  # taken as float32 numbers: nothing is rounded on entry
     _, coarse = answered(entry, FLOAT32)
     for name in ("output", "weights"):
-        # what an error of a logit does to its weight is not quite linear, in the larger unit
+        # the effect of a logit's error on its weight is not quite linear in the larger unit
         np.testing.assert_allclose(alike[name].sigma, 2 * ratio * coarse[name].sigma, rtol=1e-5)
         np.testing.assert_allclose(alike[name].worst, 2 * ratio * coarse[name].worst, rtol=1e-3)
 
@@ -189,7 +189,7 @@ def test_narrow_operands_widen_the_bound_only_where_they_are_narrower() -> None:
 
 
 def split(values: Array) -> tuple[Array, Array]:
-    """The two TF32 numbers of 3xTF32: `values` cut to 11 significant bits, and the rest rounded to 11 bits."""
+    """Return the two numbers of 3xTF32: `values` truncated to 11 significant bits, and the rest rounded to 11 bits."""
     unit = 2.0 ** (np.floor(np.log2(np.abs(values))) - 10)
     big = np.trunc(values / unit) * unit
     rest = values - big
@@ -202,7 +202,7 @@ def test_the_unit_of_3xtf32_bounds_its_products() -> None:
     one, other = (round_to(rng.uniform(1.0, 2.0, (100_000,)), "float32") for _ in "ab")
     (big, small), (other_big, other_small) = split(one), split(other)
     error = (big * other_big + big * other_small + small * other_big) / (one * other) - 1.0
-    assert error.max() < 2.0**-22  # what is dropped is positive, so most errors are negative
+    assert error.max() < 2.0**-22  # the dropped product is positive, so most errors are negative
     assert error.mean() < -(2.0**-24)
     assert 0.25 < -error.min() / (2.0 * UNIT["tf32x3"]) <= 1.0
 

@@ -1,4 +1,4 @@
-"""The bound follows the dialect under which the answer was given."""
+"""The bound follows the dialect that the oracle used for the answer."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def problem(seed: int, dtype: str = "float32", allowed: Array | None = None, lou
 
 
 def fully_masked_rows() -> Array:
-    """Nothing may be attended by query 1 of item 0 in any head, and by query 2 of item 1 in head 2."""
+    """Return a mask that fully masks query 1 of batch element 0 in all heads, and query 2 of element 1 in head 2."""
     allowed = np.random.default_rng(17).random((BATCH, HEADS, QUERIES, KEYS)) < 0.7
     allowed[..., 3] = True
     allowed[0, :, 1] = False
@@ -84,7 +84,7 @@ def test_a_fill_that_swallows_the_logits_leaves_a_mean(name: str) -> None:
 
 @pytest.mark.parametrize(("loudness", "profile"), [(1.0, FLOAT32), (64.0, FLOAT32), (1.0, FLOAT64)])
 def test_one_minus_a_float_mask_is_bounded_where_it_leaves_means(loudness: float, profile: Profile) -> None:
-    # Of 0 and -inf: -1e9 is added where attended. In float32 that swallows what is below 32, not what may be above.
+    # A mask of 0 and -inf: -1e9 is added to attended logits. In float32 it absorbs logits below 32, not larger ones.
     added = np.where(fully_masked_rows(), 0.0, -np.inf)
     case = problem(4, loudness=loudness).but(
         mask_operands=(MaskOperand("mask", ("attention",), "float", added, verbatim=True),)
@@ -114,7 +114,7 @@ def test_a_fill_rounds_the_logits_of_other_rows_once_more() -> None:
 def test_a_logit_on_a_rounding_boundary_under_a_fill_is_not_judged() -> None:
     allowed = np.array([[False, False], [True, True]])[None, None]
     mask = MaskOperand("mask", ("attention",), "bool", allowed)
-    # -1e9 + 32 is half way between two float32 numbers
+    # -1e9 + 32 is halfway between two float32 numbers
     case = sdpa([[[[1.0], [1.0]]]], [[[[32.0], [0.0]]]], [[[[1.0], [2.0]]]], mask, dtype="float32")
     assert answered(case, FLOAT32, mask_fill="minus_1e9")[1]["output"].judged.ravel().tolist() == [False, True]
     near = case.but(key=case.key * 0.75)
@@ -127,7 +127,7 @@ def test_a_fill_that_float64_does_not_feel_is_an_unmasked_row() -> None:
     answer, bounds = answered(case, FLOAT64, mask_fill="minus_1e4")
     assert not answer.state.absorbed.any()
     assert bounds["output"].judged.all()
-    # numbers near 1e4 are 1.8e-12 apart: a logit that rounds to the next one moves its weight by that
+    # float64 numbers near 1e4 are 1.8e-12 apart: a logit that rounds to the next one moves its weight by that much
     assert bounds["output"].tolerance[0, :, 1].max() < 1e-10
 
 
@@ -148,7 +148,7 @@ def test_where_rows_need_not_sum_to_one_nothing_is_derived(dialect: dict[str, st
 
 
 def test_a_problem_with_numbers_of_its_own_has_no_bound_though_all_rows_are_dead() -> None:
-    # the bias alone is left, exact as it is given; three times that is rounded
+    # only the output bias remains, which is exact; three times the bias, once for each head, is rounded
     none = MaskOperand("mask", ("attention",), "bool", np.zeros((1, 1, QUERIES, KEYS), dtype=bool))
     case = random_mha(9, none)
     _, exact = answered(case, FLOAT32)
@@ -231,7 +231,7 @@ def test_every_deviation_is_bounded_or_refused(dtype: str) -> None:
     case = problem(14, dtype, allowed=fully_masked_rows())
     profile = Profile.ordinary(dtype)
     refused = set()
-    for deviation in (*slot_deviations("mask"), *TABLE):  # those that change nothing here among them
+    for deviation in (*slot_deviations("mask"), *TABLE):  # including those that change nothing here
         if deviation.decision == RECOMPUTED:
             continue
         answer = evaluate_deviations(case, (deviation,), profile.score)

@@ -1,4 +1,4 @@
-"""The bound of multi-head attention: projections, dead rows, and every way of merging heads."""
+"""The bound of multi-head attention: projections, fully masked rows, and every way of merging heads."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ def problem(seed: int, dtype: str = "float32", **more: Any) -> Problem:
 
 
 def fully_masked(*, heads: int) -> MaskOperand:
-    """Query 1 of item 0 attends nothing in the first `heads` heads."""
+    """Return a mask under which query 1 of batch element 0 attends nothing in the first `heads` heads."""
     allowed = np.ones((BATCH, HEADS, QUERIES, KEYS), dtype=bool)
     allowed[0, :heads, 1] = False
     return MaskOperand("mask", ("attention",), "bool", allowed)

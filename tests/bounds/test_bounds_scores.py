@@ -1,4 +1,4 @@
-"""Outputs from the way to the softmax: values by hand, no false alarm, and what is wrong by little is caught."""
+"""Outputs from before the softmax: values computed by hand, no false alarms, and small errors are caught."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ U = UNIT["float32"]
 
 
 def problem(dtype: str = "float32", seed: int = 0, **more: Any) -> Problem:
-    """Random operands with a mask, a bias and a cap."""
+    """Return random operands with a mask, a bias and a softcap."""
     rng = np.random.default_rng(seed)
     plain = random_sdpa(rng, dtype=dtype)
     mask = MaskOperand("mask", ("attention",), "bool", rng.random((1, 1, QUERIES, KEYS)) < 0.7)
@@ -28,7 +28,7 @@ def problem(dtype: str = "float32", seed: int = 0, **more: Any) -> Problem:
 
 
 def answered(asked: Problem, dtype: str, scale: float = 1.0) -> dict[str, Array]:
-    """Every operation in `dtype`, sums one term after the other; the scale is wrong by a factor."""
+    """Return the outputs with every operation in `dtype` and sequential sums; `scale` multiplies the right scale."""
     total = np.zeros(asked.logits_shape)
     for number in range(asked.head_dim):
         one, other = asked.query[..., number, None], asked.key[..., None, :, number]
@@ -58,7 +58,7 @@ def used(asked: Problem, profile: Profile, found: dict[str, Array]) -> dict[str,
 
 
 def test_by_hand() -> None:
-    # q.k is 2 and 6, the scale 1/2; tanh(log 3) = 4/5, and a mask hides the second key
+    # q.k is 2 and 6, and the scale is 1/2; tanh(log 3) = 4/5, and the mask hides the second key
     mask = MaskOperand("mask", ("attention",), "bool", np.array([[[[True, False]]]]))
     bias = MaskOperand("bias", ("additive",), "float", np.array([[[[0.25, 0.5]]]]))
     asked = one_query([2.0, 6.0], None, mask, bias, outputs=SCORES, softcap=1 / np.log(3), scale=0.5)

@@ -1,7 +1,7 @@
 """
-Programs written for this test alone, that round where a profile says, in several orders of summation.
+Programs written only for this test, which round where a profile says, in several orders of summation.
 
-None of them is a false alarm, and what is wrong by little is caught (docs/tolerance.md, sections 5 and 6).
+Correct programs raise no false alarm, and small errors are caught (docs/tolerance.md, sections 5 and 6).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ from conformance.spec.rounding import largest, round_to
 
 @dataclass(frozen=True)
 class Bug:
-    """What a program does wrong; every field is harmless as it stands."""
+    """What a program does wrong; the default of every field is correct."""
 
     scale: float = 0.0
     denominator: float = 0.0
@@ -38,7 +38,7 @@ CORRECT = Bug()
 
 
 def dot(a: Array, b: Array, acc: str, order: Sequence[int] | None = None, onto: Array | None = None) -> Array:
-    """Multiply a @ b one term after the other, onto what is there; every product and every sum is rounded."""
+    """Return onto + a @ b, added one term after the other; every product and every sum is rounded."""
     total = np.zeros((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]))
     total = total if onto is None else total + onto
     for i in range(a.shape[-1]) if order is None else order:
@@ -47,7 +47,7 @@ def dot(a: Array, b: Array, acc: str, order: Sequence[int] | None = None, onto: 
 
 
 def stored(product: Array, dtype: str, profile: Profile) -> Array:
-    """The result of a matrix product: rounded to the nearest number, or cut off where the profile says so."""
+    """Return the result of a matrix product: rounded to nearest, or truncated if the profile says so."""
     rounded = round_to(product, dtype)
     if not profile.truncated:
         return rounded
@@ -75,7 +75,7 @@ def logits_of(q: Array, k: Array, problem: Problem, profile: Profile, bug: Bug) 
 
 
 def capped(logits: Array, softcap: float | None, profile: Profile) -> Array:
-    """Quotient, tangent and product, each rounded; the tangent is that of a library of the softmax's dtype."""
+    """Apply the softcap: quotient, tanh and product are each rounded, and tanh also to the dtype of the softmax."""
     if softcap is None:
         return logits
     quotient = round_to(logits / softcap, profile.score)
@@ -88,7 +88,7 @@ def exponentials(logits: Array, top: Array, dtype: str) -> Array:
 
 
 def naive(logits: Array, v: Array, profile: Profile, bug: Bug) -> tuple[Array, Array | None]:
-    """Weights first, then weights . values."""
+    """Compute the weights first, then weights @ values."""
     soft = bug.softmax or profile.soft
     e = exponentials(logits, logits.max(axis=-1, keepdims=True), soft)
     total = np.full(e.shape[:-1], bug.denominator)
@@ -100,7 +100,7 @@ def naive(logits: Array, v: Array, profile: Profile, bug: Bug) -> tuple[Array, A
 
 
 def online(logits: Array, v: Array, profile: Profile, bug: Bug) -> tuple[Array, Array | None]:
-    """Blocks of four keys, rescaled as the maximum grows; weights are rounded before they are normalised."""
+    """Process tiles of four keys, rescaled as the maximum grows; round the weights before normalisation."""
     top = np.full((*logits.shape[:-1], 1), -1e30)
     total = np.full((*logits.shape[:-1], 1), bug.denominator)
     context = np.zeros((*logits.shape[:-1], v.shape[-1]))
@@ -133,7 +133,7 @@ def linear(x: Array, weight: Array, bias: Array, profile: Profile) -> Array:
 
 
 def merged_heads(problem: Problem, profile: Profile, attend: Attend, bug: Bug) -> tuple[Array, Array | None]:
-    """The stored contexts side by side, and the weights."""
+    """Return the stored contexts, concatenated over the heads, and the weights."""
     params, heads = problem.params, problem.num_heads
     q, k, v = (
         activated(linear(x, params["w" + n], params["b" + n], profile), problem)
@@ -194,7 +194,7 @@ def masks(rng: np.random.Generator, kind: str, dtype: str) -> tuple[MaskOperand,
 
 
 def poison(array: Array, kind: str, dtype: str) -> Array:
-    """Keys and values that no query attends are huge, so that a leak would show."""
+    """Make keys and values that no query attends huge, so that a leak would show."""
     if kind == "poisoned":
         array[..., 8:, :] *= 1e5 if dtype in ("float64", "float32") else 100.0
     return round_to(array, dtype)
@@ -229,7 +229,7 @@ def make(seed: int, operator: str, dtype: str, family: str = "plain", kind: str 
 
 
 def over(actual: Array, expected: Array, allowed: Array) -> float:
-    """Largest error in units of what is allowed; an error where nothing is allowed is infinite."""
+    """Return the largest error relative to what is allowed; any error where none is allowed gives infinity."""
     error = np.abs(actual - expected)
     with np.errstate(divide="ignore", invalid="ignore"):
         return float(np.where(error == 0.0, 0.0, error / allowed).max())
@@ -243,7 +243,7 @@ def rms(actual: Array, expected: Array, bound: Bound) -> float:
 
 @dataclass(frozen=True)
 class Measured:
-    """Of one output of one run: budget, largest error against the worst case, rms, fraction that is judged."""
+    """For one output of one run: budget, largest error relative to the worst case, rms, and judged fraction."""
 
     budget: float
     worst: float
@@ -282,7 +282,7 @@ def test_a_correct_program_is_no_false_alarm_and_uses_a_sensible_part_of_its_bud
         for kind in MASKS:
             problem = make(seed, operator, name.split(maxsplit=1)[0], family, kind)
             for output, result in measure(problem, profile, attend).items():
-                # a weight is rounded once and reaches half a unit, its whole hard part
+                # a weight is rounded once, and the error reaches half a unit, its whole hard part
                 assert result.budget <= (0.95 if output == "output" else 1.0), (family, kind, output)
                 assert result.worst <= 1.0, (family, kind, output)
                 assert result.judged == 1.0, (family, kind, output)
@@ -292,7 +292,7 @@ def test_a_correct_program_is_no_false_alarm_and_uses_a_sensible_part_of_its_bud
 
 
 def test_truncation_cuts_off_the_last_bits() -> None:
-    """Of every number of bfloat16 and what lies beyond it: as the bits of float32 say, of which the last 16 go."""
+    """Truncation of a float32 number to bfloat16 clears its last 16 bits."""
     values = np.random.default_rng(3).standard_normal(5000).astype(np.float32)
     values[:3] = (1.0, -0.5, np.float32(2.0) - np.float32(2.0**-20))
     bits = (values.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
@@ -301,7 +301,7 @@ def test_truncation_cuts_off_the_last_bits() -> None:
 
 
 def test_truncated_products_are_no_correct_rounding() -> None:
-    """What the declaration is for: judged as if it rounded, a program that truncates is seen in some calls."""
+    """This is what the declaration is for: a program that truncates, judged as if it rounded, fails in some calls."""
     truncated, rounding = PROFILES["bfloat16 naive, truncated"], PROFILES["bfloat16 naive"]
     seen = []
     for seed in range(20):
@@ -337,7 +337,7 @@ def test_a_capped_program_is_no_false_alarm_either(operator: str, name: str, att
 @pytest.mark.parametrize("name", ["bfloat16 naive", "bfloat16 fused"])
 @pytest.mark.parametrize("operator", PROGRAMS)
 def test_logits_that_err_by_more_than_one_give_tolerances_that_say_so(operator: str, name: str, gain: float) -> None:
-    """In bfloat16 a logit of 1000 is rounded by up to 2: another key may win, which no first order knows."""
+    """In bfloat16 a logit of 1000 is rounded by up to 2: another key may win, which a first-order bound misses."""
     profile = PROFILES[name]
     budgets = []
     for seed in (*range(30), 77, 81):
@@ -359,7 +359,7 @@ ORDERS: dict[str, Sequence[int]] = {
 
 
 def head_by_head(merged: Array, weight: Array, acc: str) -> Array:
-    """The product of each head on its own, then their sum from the last head to the first."""
+    """Return the sum of the products of each head, added from the last head to the first."""
     total = np.zeros((*merged.shape[:-1], weight.shape[-1]))
     for h in reversed(range(HEADS)):
         columns = slice(h * DIM, (h + 1) * DIM)
@@ -368,7 +368,7 @@ def head_by_head(merged: Array, weight: Array, acc: str) -> Array:
 
 
 def joined(merged: Array, problem: Problem, profile: Profile) -> Iterator[Array]:
-    """The output in every order of summation: projected where that is asked for, then stored, then with the query."""
+    """Yield the output in every order of summation: projected if there is `wo`, then stored, then plus any residual."""
     sums = [merged]
     if (weight := problem.params.get("wo")) is not None:
         sums = [dot(merged, weight, profile.acc, order) for order in ORDERS.values()]
@@ -389,7 +389,7 @@ REPLACED: dict[str, dict[str, Any]] = {
 
 
 def square(seed: int, dtype: str, family: str, kind: str, loud: float) -> Problem:
-    """A query as wide as the output, `loud` times as large, with projections that make up for it."""
+    """Return a problem with a query as wide as the output, times `loud`, and a query projection divided by `loud`."""
     problem, rng, width = make(seed, "mha", dtype, family, kind), np.random.default_rng(seed + 1), HEADS * DIM
     params = dict(problem.params) | {"wq": round_to(problem.params["wq"] / loud, dtype)}
     params |= {"wo": round_to(rng.standard_normal((width, width)) * width**-0.5, dtype)}
@@ -417,7 +417,7 @@ def test_activation_and_residual_are_no_false_alarm_in_any_order_of_heads(what: 
 
 
 def test_a_sum_onto_the_residual_is_another_arithmetic() -> None:
-    """Every term is then rounded at the size of the query: the declared order, store and then add, errs less."""
+    """Such a sum rounds each term at the size of the query. The declared order, store then add, has a smaller error."""
     profile = PROFILES["float32"]
     problem = square(0, "float32", "plain", "none", 32.0).but(residual=True)
     merged = merged_heads(problem, profile, naive, CORRECT)[0]
@@ -446,7 +446,7 @@ def test_a_finite_fill_is_followed_into_fully_masked_rows(operator: str, name: s
 
 
 def caught(operator: str, profile: Profile, bug: Bug, output: str = "output", *, peaked: bool = False) -> float:
-    """The fraction of 20 plain problems in which `bug` shows beyond the tolerance or beyond an rms of 1.25."""
+    """Return the fraction of 20 problems in which the error from `bug` exceeds the tolerance or an rms of 1.25."""
     family = "peaked" if peaked else "plain"
     seen = 0
     for seed in range(20):

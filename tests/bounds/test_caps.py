@@ -1,4 +1,4 @@
-"""The softcap: values worked by hand, its derivative, and the deviations of its place."""
+"""The softcap: values computed by hand, its derivative, and deviations in where it is applied."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ U = UNIT["float32"]
 
 
 def problem(logits: list[float], **more: Any) -> Problem:
-    """One query of width 1 whose products are `logits`, with unit vectors as values."""
+    """Return one query with head_dim 1 whose products are `logits`, with unit vectors as values."""
     return one_query(logits, np.eye(len(logits)), **{"outputs": ("output", "weights"), "softcap": 2.0, **more})
 
 
@@ -103,7 +103,7 @@ def test_errors_pass_by_the_derivative() -> None:
 
 
 def test_the_variance_of_two_capped_keys() -> None:
-    # weights 1/2 each: d p / d z = 1/4. Rounded to float32 alone: a twice, the quotient, the tangent, the product.
+    # weights 1/2 each: d p / d z = 1/4. Rounded to float32: only a (twice), the quotient, the tanh and the product.
     answer = evaluate(problem([LOG3, LOG3]))
     bound = bound_reply(answer, Profile.uniform("float64").but(score="float32"))["weights"]
     variance = U**2 / 3 * (0.75**2 * 3 * LOG3**2 + 2 * 1.0**2)
@@ -114,7 +114,7 @@ def test_an_inexact_cap_is_hard() -> None:
     answer = evaluate(problem([LOG3, 0.0]))
     bound = bound_reply(answer, Profile.uniform("float64").but(scale="float32"))["weights"]
     p = 1.0 / (1.0 + np.exp(-1.0))
-    # scale twice and 1/C: each moves z by 3/4 log 3; C moves it by z = 1
+    # errors of the scale (two) and of 1/C each move z by 3/4 log 3; the error of C moves it by z = 1
     assert bound.hard.reshape(-1) == pytest.approx([U * p * (1 - p) * (3 * 0.75 * LOG3 + 1.0)] * 2, rel=1e-6)
 
 
@@ -122,7 +122,7 @@ def test_far_beyond_the_cap_logits_are_nearly_exact() -> None:
     profile = Profile.uniform("float64").but(score="float32")
     bound = bound_reply(evaluate(problem([1e4, 0.0])), profile)["weights"]
     p = 1.0 / (1.0 + np.exp(-2.0))
-    # z = 2 errs by the tangent and the product alone, not by 1e4 u
+    # z = 2 has the errors of the tanh and the product only, not 1e4 u
     assert bound.sigma.reshape(-1) == pytest.approx([p * (1 - p) * U * np.sqrt(2 / 3) * 2] * 2, rel=1e-6)
     assert bound.worst.max() == pytest.approx(p * (1 - p) * 4 * U, rel=1e-3)
 
@@ -130,5 +130,5 @@ def test_far_beyond_the_cap_logits_are_nearly_exact() -> None:
 def test_the_worst_case_is_that_of_the_ends() -> None:
     bound = bound_reply(evaluate(problem([LOG3, 0.0])), Profile.uniform("float64").but(score="float32"))["weights"]
     p = 1.0 / (1.0 + np.exp(-1.0))
-    # a errs by 2 u |a|, the quotient by u |a|, tangent and product by u |z|
+    # the error of a is 2 u |a|, of the quotient u |a|, and of the tanh and the product u |z| each
     assert bound.worst.max() == pytest.approx(p * (1 - p) * U * (0.75 * 3 * LOG3 + 2 * 1.0), rel=1e-3)

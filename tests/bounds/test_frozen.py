@@ -1,4 +1,4 @@
-"""What deviations make of sixty calls is what it was: a sample of them."""
+"""A sample of the deviations gives the same outputs as before on sixty calls."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from conformance.spec.problem import Array, Problem
 
 from .frozen import SLOTS, deviations, digest, frozen, problems
 
-# One deviation of so many is looked at; `python -m tests.bounds.frozen` writes all anew.
+# The test checks one deviation in this many; `python -m tests.bounds.frozen` writes all of them again.
 EVERY = 29
 CLOSE = 1e-9
 
@@ -46,7 +46,7 @@ LEAKS = [find(each.decision, each.name) for each in ROWS if each.decision in OF_
 
 
 def test_what_becomes_of_masked_nan_changes_nothing_where_all_numbers_are_finite(asked: dict[str, Problem]) -> None:
-    """`check` declares how a function treats masked NaN, and every other deviation has to show under it as well."""
+    """`check` declares how a function treats masked NaN, and every other deviation must still show under that."""
     finite = [each for each in asked.values() if each.mask_operands and np.isfinite(each.key).all()][:9]
     hidden = [
         (deviation.key, leak.key)

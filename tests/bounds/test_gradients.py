@@ -1,4 +1,4 @@
-"""Gradients of the oracle, worked by hand and against finite differences of its own output."""
+"""Gradients of the oracle, computed by hand and compared with finite differences of its own output."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ STEP = 1e-6
 
 
 def sdpa(*masks: MaskOperand, scale: float | None = None) -> Problem:
-    """Gradients by every input."""
+    """Return a problem that requests the gradients of every input."""
     rng = np.random.default_rng(11)
     case = random_sdpa(rng, *masks, dtype="float64", num_heads=HEADS, num_kv_heads=KV_HEADS, scale=scale)
     grad_output = rng.standard_normal((BATCH, HEADS, QUERIES, VALUE_DIM))
@@ -35,7 +35,7 @@ def sdpa(*masks: MaskOperand, scale: float | None = None) -> Problem:
 
 
 def mha(*masks: MaskOperand) -> Problem:
-    """Gradients by every input and every parameter."""
+    """Return a problem that requests the gradients of every input and every parameter."""
     rng = np.random.default_rng(13)
     case = random_mha(rng, *masks, dtype="float64", num_heads=HEADS, num_kv_heads=KV_HEADS)
     outputs = tuple("grad_" + name for name in ("query", "key", "value", *case.params))
@@ -136,7 +136,7 @@ def test_what_nobody_attends_has_no_gradient_and_no_tolerance() -> None:
 
 
 def test_the_key_bias_has_a_bound_of_what_cancels() -> None:
-    # A key bias adds one number to all logits of a row: its gradient vanishes, as a sum of terms that do not.
+    # A key bias adds one number to all logits of a row: its gradient is a sum of nonzero terms that cancel.
     answer = evaluate(PROBLEMS["mha"])
     bound = bound_reply(answer, Profile.uniform("float32"))["grad_bk"]
     assert np.abs(answer.reply["grad_bk"].values).max() < 1e-12
@@ -165,7 +165,7 @@ def test_only_deviations_that_leave_the_function_keep_its_gradients() -> None:
 
 
 def test_what_is_added_to_a_masked_logit_lets_its_gradient_pass() -> None:
-    # In float64 a row without a key is the unmasked softmax where -1e9 is added, and differentiable like it.
+    # In float64, adding -1e9 turns a fully masked row into the unmasked softmax, with the same gradients.
     problem = PROBLEMS["holes"].but(mask_operands=(allowed(fully_masked=True),))
     added = evaluate(problem, {"mask_fill": "minus_1e9"}).reply["grad_query"].values
     unmasked = evaluate(problem.but(mask_operands=())).reply["grad_query"].values
@@ -212,7 +212,7 @@ LOWEST = -float(np.finfo(np.float32).max)
 
 
 def key_gradient(problem: Problem, *, rounded_weights: bool) -> Array:
-    """The gradient by the key in NumPy: float16 where tensors are stored, and for dS; for P too if asked."""
+    """Return the gradient of the key in NumPy: stored tensors and dS in float16, and P too if `rounded_weights`."""
 
     def half(array: Array) -> Array:
         return array.astype(np.float16).astype(np.float64)
@@ -230,7 +230,7 @@ def key_gradient(problem: Problem, *, rounded_weights: bool) -> Array:
 
 
 def test_the_backward_pass_may_use_the_weights_as_they_are_or_rounded_to_their_dtype() -> None:
-    # The weights of the first key are about 1e-9, which is zero in float16. Gradients by weights of 1e4 show that.
+    # The weights of the first key are about 1e-9, which is zero in float16. Weight gradients of 1e4 make that visible.
     far = np.where(np.arange(KEYS) == 0, -20.0, 0.0)[None, None, None]
     case = random_sdpa(29, MaskOperand("bias", ("additive",), "float", far), dtype="float16")
     case = case.but(value=round_to(case.value * 4000.0, "float16"), outputs=("grad_key",))
@@ -245,7 +245,7 @@ def test_the_backward_pass_may_use_the_weights_as_they_are_or_rounded_to_their_d
 
 
 def lowest_row(bias: float = LOWEST) -> Problem:
-    """One query whose three logits 2, 3, 5 all get `bias`; values 0, 3, 9 and a gradient of 1."""
+    """Return one query with logits 2, 3, 5, each plus `bias`, values 0, 3, 9 and an output gradient of 1."""
     mask = MaskOperand("mask", ("additive",), "float", np.full((1, 1, 1, 3), bias))
     outputs = ("output", "grad_query", "grad_key", "grad_value")
     fields = {"dtype": "float32", "outputs": outputs, "grad_output": np.ones((1, 1, 1, 1))}
@@ -295,7 +295,7 @@ def test_a_bias_that_swallows_logits_leaves_them_without_an_error() -> None:
         assert (bound.tolerance < 1e-4).all(), name
         assert bound.coverage == 1.0, name
     ordinary = bound_reply(evaluate(lowest_row(-1e9)), Profile.uniform("float32"))["output"]
-    assert ordinary.coverage == 0.0  # float32 has one number in 64 there, float64 all of them: which weights is open
+    assert ordinary.coverage == 0.0  # float32 numbers are 64 apart there, float64 has all integers: weights are open
 
 
 def test_weights_that_are_recomputed_are_asked_about_only_where_gradients_are() -> None:
@@ -306,7 +306,7 @@ def test_weights_that_are_recomputed_are_asked_about_only_where_gradients_are() 
 
 
 def by_single_precision(problem: Problem, *, slope: bool = True) -> dict[str, Array]:
-    """Gradients in float32, operator by operator; without the slope of the softcap where that is forgotten."""
+    """Return gradients in float32, operator by operator; without the slope of the softcap if `slope` is false."""
     cap, scale = np.float32(problem.softcap), np.float32(problem.applied_scale)
     query, key, value, grad = (
         np.asarray(array, np.float32) for array in (problem.query, problem.key, problem.value, problem.grad_output)

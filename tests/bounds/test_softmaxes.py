@@ -1,4 +1,4 @@
-"""Bounds of a softmax over the heads, and of one that subtracts no maximum, held against float32 as NumPy does it."""
+"""Bounds of a softmax over the heads, and of one that subtracts no maximum, compared with float32 in NumPy."""
 
 from collections.abc import Callable
 
@@ -99,16 +99,16 @@ def test_exponentials_that_overflow_are_no_numbers_and_nothing_else_is() -> None
 
 
 def one_row(*row: float) -> tuple[Array, Bound]:
-    """The output for a query whose logits are these numbers, all values 1, and its bound."""
+    """Return the output for one query with these logits and all values 1, and its bound."""
     case = one_query(row, np.ones(len(row)), dtype="float32")
     answer = evaluate(case, RAW_DIALECT, "float32")
     return answer.reply["output"].values, bound_reply(answer, FLOAT32)["output"]
 
 
 def test_by_hand() -> None:
-    assert one_row(89.0, 0.0)[0].item() != one_row(89.0, 0.0)[0].item()  # e^89 is more than 3.4e38
-    assert one_row(88.5, 88.5)[0].item() == 0.0  # each fits, e^88.5 = 2.7e38, their sum does not
+    assert one_row(89.0, 0.0)[0].item() != one_row(89.0, 0.0)[0].item()  # NaN: e^89 is more than 3.4e38
+    assert one_row(88.5, 88.5)[0].item() == 0.0  # each fits (e^88.5 = 2.7e38), but their sum does not
     assert one_row(88.0, 0.0)[0].item() == 1.0
     assert np.isnan(one_row(-110.0, -120.0)[0].item())  # both exponentials are 0
-    assert not one_row(88.722835, 0.0)[1].judged.any()  # log of the largest number, to its last digit
+    assert not one_row(88.722835, 0.0)[1].judged.any()  # log of the largest float32 number, to its last digit
     assert one_row(-100.0, -100.0)[1].tolerance.item() > 1.0  # subnormals may be flushed

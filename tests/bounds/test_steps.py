@@ -1,4 +1,4 @@
-"""The steps of attention: what is computed once for many deviations is what is computed for each."""
+"""The steps of attention: a result that many deviations share equals the one computed for each alone."""
 
 from dataclasses import fields
 

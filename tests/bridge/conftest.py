@@ -1,4 +1,4 @@
-"""Tensors of every dtype, shape and content, bit patterns included."""
+"""Random tensors of every dtype, with any shape and any bit pattern."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def any_tensor() -> st.SearchStrategy[Tensor]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """The same dtype, shape and bits."""
+    """Whether both are tensors with the same dtype, shape and bits."""
     return (
         isinstance(one, Tensor)
         and isinstance(other, Tensor)

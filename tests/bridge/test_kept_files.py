@@ -1,4 +1,4 @@
-"""Bytes that are kept for later processes: made once for a key, and made again where they are gone."""
+"""Bytes that are kept for later processes: they are made once for each key, and again if the file is gone."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""An adapter finds its helpers, and stands in for nobody."""
+"""An adapter finds its helpers and shadows no other module."""
 
 import os
 import py_compile
@@ -54,7 +54,7 @@ def test_an_adapter_is_no_helper(folder: Path) -> None:
 
 
 def test_a_file_is_compiled_as_it_is_now(folder: Path) -> None:
-    """Bytecode is fresh by seconds and size: an edit of two letters within a second went unseen."""
+    """Python checks bytecode by mtime in seconds and by size, so it misses an edit of two letters within a second."""
     adapter, helper = folder / "absolute.py", folder / "_deep.py"
     adapter.write_text("from ._deep import ANSWER\nMINE = 17\n", encoding="utf-8")
     py_compile.compile(str(adapter))

@@ -1,4 +1,4 @@
-"""Calls and answers survive the way there and back; what is malformed is refused."""
+"""Calls and answers survive the round trip, and malformed messages are refused."""
 
 import math
 from typing import Any

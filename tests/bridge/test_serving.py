@@ -1,4 +1,4 @@
-"""Whatever an adapter does short of ending the process is an answer, and says where it came from."""
+"""Whatever an adapter does, unless it ends the process, becomes an answer; an error names its stage."""
 
 from types import ModuleType
 from typing import Any
@@ -80,7 +80,7 @@ def test_an_answer_without_a_framework_call_is_an_error() -> None:
     assert error["message"] == "the adapter returned without calling the framework inside framework_call()"
 
 
-class _Unspeakable(Exception):  # noqa: N818 - what frameworks do
+class _Unspeakable(Exception):  # noqa: N818 - frameworks use such names
     def __str__(self) -> str:
         raise RuntimeError("not even its message")
 

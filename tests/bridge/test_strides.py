@@ -1,4 +1,4 @@
-"""Layouts in memory: the same numbers, and strides as they are promised."""
+"""Memory layouts: each shows the same numbers and has the strides that it promises."""
 
 import numpy as np
 import pytest

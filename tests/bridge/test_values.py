@@ -1,4 +1,4 @@
-"""Strict JSON in both directions."""
+"""Strict JSON: how values are written, and how they are read."""
 
 import json
 import math

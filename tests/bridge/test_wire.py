@@ -1,4 +1,4 @@
-"""What is written is read back bit for bit; what is not a frame is refused as such, whatever it is."""
+"""Messages are read back bit for bit, and whatever is not a frame is refused with WireError."""
 
 import io
 import json
@@ -39,7 +39,7 @@ def stream(frame: bytes) -> Any:
 
 def frame_of(message: Message) -> bytes:
     out = io.BytesIO()
-    write(out, message)  # type: ignore[arg-type]  # all that is used of a raw stream is `write`
+    write(out, message)  # type: ignore[arg-type]  # only the method `write` of the stream is used
     return out.getvalue()
 
 

@@ -1,4 +1,4 @@
-"""One Chromium for the tests of each file; its absence is a failure, since a test that is skipped shows nothing."""
+"""One Chromium for the tests of each file. Without it the tests fail, since a skipped test shows nothing."""
 
 import shutil
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def browser() -> Iterator[Any]:
     executable = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if executable is None:
         pytest.fail("no Chromium on PATH: install one, on Debian and Ubuntu with `apt-get install -y chromium`")
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - without Chromium its absence would be told first
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - a missing Chromium is reported first
 
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=executable, args=ARGUMENTS)

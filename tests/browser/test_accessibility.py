@@ -1,4 +1,4 @@
-"""Every kind of page on a wide screen and on a phone, light and dark: axe finds nothing, and nothing is too wide."""
+"""Every kind of page on a wide screen and on a phone, light and dark: axe finds nothing, and no page is too wide."""
 
 import json
 from collections.abc import Callable
@@ -96,7 +96,7 @@ def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def violations(page: Any) -> list[tuple[str, str, str]]:
-    """What axe finds: the rule, how grave it is, and the first element that breaks it."""
+    """Return what axe finds: the rule, its impact, and the first element that breaks it."""
     found = Axe().run(page).response["violations"]
     return [(each["id"], each["impact"], each["nodes"][0]["html"]) for each in found]
 

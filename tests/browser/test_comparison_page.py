@@ -1,4 +1,4 @@
-"""The page of a comparison in a real browser: its filters, its detail view, and that it asks for nothing."""
+"""The comparison page in a real browser: its filters, its detail view, and that it loads nothing else."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """300 drifted cells, 3 rows that are the mean of V now, 2 errors, 1 cell that was fixed."""
+    """300 drifted cells, 3 fully masked rows that are the mean of V now, 2 new errors, 1 fixed cell."""
     error = Observed("error", error="ValueError", text=HOSTILE, rerun="conformance run -a onnxruntime.sdpa -k causal/0")
     passing = Observed("pass", budget=0.2, bits="b1")
     drifted = {f"shapes/{number}": passing for number in range(300)}

@@ -1,4 +1,4 @@
-"""The page in a real browser: what a person does with it, and that it asks for nothing."""
+"""The report page in a real browser: what a user does with it, and that it loads nothing else."""
 
 import json
 import re
@@ -24,7 +24,7 @@ NAN_ROW = ("degenerate/fully_masked_rows/mha_one_row[dtype=float32]", "torch.mha
 
 @dataclass
 class Witness:
-    """A page, and everything that it asked for or complained about."""
+    """A page with all of its requests, errors and warnings."""
 
     page: Any
     requests: list[str] = field(default_factory=list)
@@ -326,7 +326,7 @@ def test_a_large_run_draws_and_inflates_nothing_that_is_not_looked_at(witness: W
 
 @pytest.fixture(scope="module")
 def pictured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two failing cells of one cause, of which the second has a pattern: head 1 of item 0 attends the wrong key."""
+    """Two failing cells with one cause. The second has a pattern: query 1 of head 1 attends to the wrong key."""
     builder = RunBuilder(tmp_path_factory.mktemp("pictured"))
     expected, actual, tolerance = np.zeros((1, 2, 2, 3)), np.zeros((1, 2, 2, 3)), np.full((1, 2, 2, 3), 1e-6)
     expected[..., 0], actual[..., 0] = 1.0, 1.0

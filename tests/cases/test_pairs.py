@@ -1,4 +1,4 @@
-"""Any two decisions can be taken at once: a diagnosis tries pairs, and none may end it."""
+"""Any two decisions can be combined: a diagnosis tries pairs of them, and no pair may make it fail."""
 
 from itertools import combinations
 from pathlib import Path

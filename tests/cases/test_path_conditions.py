@@ -1,4 +1,4 @@
-"""docs/path-conditions.md: every condition has a case, which meets it."""
+"""Every condition in docs/path-conditions.md names a case, and the case meets the condition."""
 
 import operator
 import re
@@ -29,7 +29,7 @@ AXES = "bhqk"
 
 
 def holds(condition: str, case: Case) -> bool:
-    """Conditions that are joined by `and` hold all."""
+    """Whether a case meets a condition; if the condition has parts joined by `and`, whether it meets all of them."""
     problem = materialise(case)
     return all(_holds(each.split(), case, problem) for each in condition.split(" and "))
 

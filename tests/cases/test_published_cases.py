@@ -1,4 +1,4 @@
-"""The numbers of published texts: the file that a case ships, made again by the recipe, and what no case can hold."""
+"""The numbers of published texts: the shipped file is what the recipe makes; and checks that no case can express."""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ def problem(case_id: str) -> Problem:
 
 
 def recipe() -> dict[str, Any]:
-    """What the text says to run; its weights are (out, in), ours (in, out)."""
+    """Return the arrays that the code in the text makes, with its weights transposed from (out, in) to (in, out)."""
     import torch  # noqa: PLC0415 - only where frameworks are installed
 
     torch.manual_seed(123)

@@ -1,7 +1,7 @@
 """
-Every planted mistake shows in a named case, by at least ten bounds.
+Every planted mistake changes the result of a named case by at least ten bounds.
 
-The mistakes are deviations of the oracle; an argument is called like the kind of mask that it carries.
+The mistakes are deviations of the oracle. Each mask argument is named after the kind of mask that it carries.
 """
 
 from functools import cache
@@ -26,7 +26,7 @@ CASES = {case.id: case for case in load([ROOT], ROOT)}
 
 
 def both(entry: str, more: str = "") -> tuple[str, ...]:
-    """Ids of an entry that asks both operators."""
+    """Return the two case ids of an entry that has a case for each operator."""
     return tuple(f"{entry}[operator={operator}{more}]" for operator in ("sdpa", "mha"))
 
 
@@ -319,7 +319,7 @@ MISTAKES: dict[str, tuple[Dialect, tuple[str, ...]]] = {
     ),
 }
 
-# What is declared, what is done instead, and where it must show.
+# The declared dialect, the actual dialect, and the cases in which the difference must show.
 DECLARED: dict[str, tuple[Dialect, Dialect, tuple[str, ...]]] = {
     "zero where uniform is declared": ({"fully_masked_row": "uniform"}, {}, DEAD),
     "nan where uniform is declared": ({"fully_masked_row": "uniform"}, {"fully_masked_row": "nan"}, DEAD),
@@ -332,7 +332,7 @@ def problem_of(case_id: str) -> Problem:
 
 
 def gap(case_id: str, declared: Dialect, done: Dialect) -> float:
-    """How many bounds of what is declared the answer to a case moves; infinite where it is of another kind."""
+    """Return how many bounds the actual answer is from the declared one; infinite if shape, dtype or kinds differ."""
     problem = problem_of(case_id)
     profile = Profile.ordinary(problem.dtype)
     right = evaluate(problem, declared, profile.score)
@@ -364,14 +364,14 @@ def test_the_right_answer_shows_no_mistake() -> None:
 
 
 def test_a_finite_fill_shows_only_where_hidden_values_are_large() -> None:
-    # both are padded; only the data of the second make the mistake visible
+    # both cases have padding; only the hidden values of the second make the mistake visible
     assert gap("masks/key_padding/trailing_clean[operator=sdpa]", {}, {"mask_fill": "minus_1e4"}) < 1.0
     assert gap("masks/key_padding/trailing[operator=sdpa]", {}, {"mask_fill": "minus_1e4"}) >= FACTOR
 
 
 @cache
 def audited() -> Detectability:
-    """One case of each operator is enough for each deviation; `conformance audit` counts all of them."""
+    """Return which cases detect which deviations; it stops at one case per operator, `conformance audit` counts all."""
     return detectability(((case_id, materialise(case)) for case_id, case in CASES.items()), enough=1)
 
 
@@ -400,7 +400,7 @@ def test_every_case_has_power() -> None:
 
 @pytest.mark.parametrize("operator", ["sdpa", "mha"])
 def test_an_epsilon_of_a_millionth_shows_in_float32_too(operator: str) -> None:
-    # it is the same for all elements: no element alone is ten bounds away, all together are
+    # all elements have the same error: no single element is ten bounds away, but all together are
     case_id = f"degenerate/one_visible_key/padding_leaves[operator={operator},masks.0.pattern=first_key]"
     problem = problem_of(case_id)
     profile = Profile.ordinary(problem.dtype)
@@ -411,8 +411,8 @@ def test_an_epsilon_of_a_millionth_shows_in_float32_too(operator: str) -> None:
     assert found.verdict == "fail"
 
 
-# Deviations that cannot change anything for an operator: it has no projections, or no scale to be given. A causal mask
-# whose edge moves with the padding is in cases of sdpa only; any other belongs to `causal_fill`.
+# Deviations that cannot affect an operator, because it has no projections or no scale argument. Only sdpa cases have a
+# causal mask whose edge moves with the padding (`argument_fill[causal]`); `causal_fill` concerns the other ones.
 OF_THE_OTHER = {
     "sdpa": (
         *("head_split=interleaved", "head_merge", "weight_orientation", "projection_", "inactive_dropout"),

@@ -1,4 +1,4 @@
-"""The suites that are shipped: many distinct problems in few compilations, all judgeable, for every subject."""
+"""The shipped suites: many distinct problems, few compilations for every subject, and every case can be judged."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -35,27 +35,29 @@ HALF = ("float16", "bfloat16")
 DISTINCT = 300
 SHAPES = 31
 PRINTED_SHAPES = 12
-# Texts have the shapes that they print: these come on top, docs/architecture.md.
+# Published texts have the shapes that they print. These come on top of the budget: docs/architecture.md.
 PRINTED_SIGNATURES = 6
 PAIRED_SHAPES = 11
-# So do the suites that ask every pair of arguments together, in every dtype.
+# So do the suites that combine every pair of arguments, in every dtype.
 PAIRED_SIGNATURES = 66
-# Compilations per subject, aliases and dense routes not counted (jax.sdpa[lengths], whose lengths are arrays: 130).
+# Compilations per subject, without aliases and dense routes (jax.sdpa[lengths], whose lengths are arrays, has 130).
 SIGNATURES = 130
-# Exports per subject: as a signature, without shapes (jax.sdpa[lengths], whose lengths are arrays: 64).
+# Exports per subject: signatures without shapes (jax.sdpa[lengths], whose lengths are arrays, has 64).
 FORMS = 64
 SHAPES_IN_ANOTHER_PRECISION = 10
 SHAPES_WITH_WEIGHTS = 9
 SHAPES_WITH_GRADIENTS = 2
 KERNEL_LENGTH = 128
 COVERAGE = 0.9
-# Of the cases of its operator; the export of Keras layers, in float32 alone, is the one that judges least.
+# Minimum share of the cases of its operators that a subject judges. The export of Keras layers, which is only in
+# float32, judges fewest.
 JUDGED = 0.48
-# So many cases of the theme `published` at least every text judges.
+# Minimum number of cases of the theme `published` that every text judges.
 TOLD = 1
 WIDE = 0.15
 
-# What few subjects honour and is compiled in, with how many more compilations it may take: docs/architecture.md.
+# Features that few subjects support and that change the compiled program, with the maximum number of compilations
+# that each may add: docs/architecture.md.
 RARITIES = {
     **dict.fromkeys(("bias_kv", "zero_key", "relu", "residual", "no_output_projection", "dropout"), 7),
     "softcap": 28,
@@ -91,12 +93,12 @@ def printed(case: Case) -> bool:
 
 
 def paired(case: Case) -> bool:
-    """Whether the case is there to ask for arguments together (docs/coverage/)."""
+    """Whether the case exists to combine arguments (docs/coverage/)."""
     return case.suite.endswith("/arguments")
 
 
 def on_top(case: Case) -> str:
-    """The budget of its own that a case has, if any."""
+    """Return the separate budget that a case counts toward; empty for the ordinary one."""
     return "printed" if printed(case) else "paired" if paired(case) else ""
 
 
@@ -108,7 +110,7 @@ def files() -> list[Path]:
     return sorted(ROOT.rglob("*.yaml"))
 
 
-# ---- what there is -------------------------------------------------------------------------------------------
+# ---- the contents --------------------------------------------------------------------------------------------
 
 
 def test_problems_are_many_and_none_is_there_twice() -> None:
@@ -143,9 +145,9 @@ def test_smoke_cases_are_few_cheap_and_of_every_theme() -> None:
 
 def test_whatever_sends_a_call_another_way_is_asked_together_with_whatever_else_does() -> None:
     """
-    A mistake that needs two things at once shows in no case that asks each of them alone.
+    A mistake that needs two features at once shows in no case that has only one of them.
 
-    What takes an argument of its own few functions take: the rest is asked together without any, too.
+    Few functions support a feature that needs its own argument, so the other features are also combined without any.
     """
     ours = [case for case in CASES if theme(case) not in ("published", "gradients") and not case.mistake]
     assert missing_pairs(map(problem_of, ours)) == {"sdpa": (), "mha": ()}
@@ -197,7 +199,7 @@ def test_unusual_widths_are_few(operator: str) -> None:
 
 @cache
 def cells(subject: Subject) -> tuple[Cell, ...]:
-    """The cells that the subject can judge: routed, and of requirements that it lists."""
+    """Return the cells that the subject can judge: those that can be routed and whose requirements it supports."""
     made = [
         make_cell(case, problem_of(case), subject)
         for case in CASES
@@ -207,7 +209,7 @@ def cells(subject: Subject) -> tuple[Cell, ...]:
 
 
 def signatures(subject: Subject, rarity: str | None = None, *, budget: str = "") -> set[str]:
-    """Of ordinary calls, or of those that ask for something rare; of the cases with this budget."""
+    """Return the signatures of ordinary calls, or of calls with this rarity, in the cases with this budget."""
     own = [cell for cell in cells(subject) if on_top(cell.case) == budget]
     return compiled(cell for cell in own if (not rarities(cell) if rarity is None else rarity in rarities(cell)))
 
@@ -245,7 +247,7 @@ def test_a_subject_judges_most_cases_and_compiles_few(path: Path) -> None:
             continue
         ordinary = [case for case in CASES if case.mistake is None and not on_top(case)]
         asked = [case for case in ordinary if case.operator in subject.operators]
-        if subject.framework == "published":  # a text does what it does: a call without its ReLU, say, is none of it
+        if subject.framework == "published":  # a text supports only its own call: not one without its ReLU, for example
             assert sum(printed(cell.case) for cell in cells(subject)) >= TOLD, subject.name
         else:
             judged = [cell for cell in cells(subject) if cell.case in asked]
@@ -260,7 +262,7 @@ def test_a_subject_judges_most_cases_and_compiles_few(path: Path) -> None:
             assert len(signatures(subject, rarity)) <= limit, (subject.name, rarity)
 
 
-# ---- that it can be judged ---------------------------------------------------------------------------------------
+# ---- whether it can be judged ------------------------------------------------------------------------------------
 
 
 def profiles(dtype: str) -> tuple[Profile, ...]:

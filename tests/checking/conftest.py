@@ -1,4 +1,4 @@
-"""Functions to check, and a check that runs here, with its worker."""
+"""A fixture that checks a function in this process, with its worker."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 
 @pytest.fixture
 def checked(tmp_path: Path) -> Callable[..., Checked]:
-    """Check `checked_sdpa:right` or any FILE:FUNCTION, on some cases."""
+    """A function that checks `checked_sdpa:right` or any FILE:FUNCTION, on some or all cases."""
 
     def run(given: str, *globs: str, **options: object) -> Checked:
         target = parse_target(given if ".py:" in given else str(HERE / given.replace(":", ".py:")))

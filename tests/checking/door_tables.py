@@ -1,4 +1,4 @@
-"""The tables of functions as people have them, and the cases that each is checked on."""
+"""The tables of functions as users write them, and the cases on which each is checked."""
 
 import ast
 import re
@@ -10,15 +10,15 @@ import pytest
 
 DOORS = Path(__file__).parent / "doors"
 
-# Frameworks get fewer cases: JAX compiles each operator for each shape, up to a second for a call. That all cases
-# together name one cause is shown with NumPy (tests/everyday).
+# Frameworks get fewer cases: JAX compiles each operator for each shape, which takes up to a second for each call.
+# tests/everyday shows, with NumPy, that all cases together name one cause.
 FEW = (
     "shapes/self_attention/*",
     "shapes/cross_attention/three*",
     "masks/key_padding/trailing*",
     "masks/attention_2d/*",
 )
-# Further cases for functions with arguments for a causal mask and for grouped heads.
+# Additional cases for functions with arguments for a causal mask and for grouped heads.
 WITH_ARGUMENTS = (*FEW, "causal/square/*", "parameters/grouped_heads/two_groups*")
 
 # Wrong functions are wrong in every dtype.
@@ -26,7 +26,7 @@ ONE_DTYPE = ("float32",)
 
 
 def table(name: str, files: str = "*_*") -> Iterator[Any]:
-    """RIGHT or WRONG of the files that a glob names: FILE:FUNCTION, and of a wrong one what is said of it."""
+    """The entries of RIGHT or WRONG in the files that match a glob: FILE:FUNCTION and, for WRONG, the expected text."""
     for path in sorted(DOORS.glob(f"{files}.py")):
         framework = path.stem.partition("_")[0]
         marks = [] if framework == "numpy" else [pytest.mark.frameworks]
@@ -39,13 +39,13 @@ def table(name: str, files: str = "*_*") -> Iterator[Any]:
 
 
 def assert_it_conforms(done: Any) -> None:
-    """A right function conforms, and the first line says how many calls were judged."""
+    """Assert that the function conforms and that the first line gives the number of judged calls."""
     assert done.decision.conforms, done.lines()
     assert re.search(r"conforms: \d+ calls judged; (\d+ calls? left out .*; )?\d+ % of the cases", done.lines()[0])
 
 
 def assert_it_is_named(done: Any, said: str) -> None:
-    """A wrong function is rejected, and its first cause is explained in these words."""
+    """Assert that the function is rejected and that its first cause is explained by a sentence that matches said."""
     assert not done.decision.conforms
     assert done.causes[0].explained
     assert re.search(said, str(done.causes[0]))

@@ -1,4 +1,4 @@
-"""conformance.check in a user's own test-suite."""
+"""conformance.check in a user's own test suite."""
 
 import asyncio
 import importlib.util

@@ -1,4 +1,4 @@
-"""Functions in plain NumPy: the right ones conform, mistakes are found and named, what has no consensus is observed."""
+"""Plain NumPy functions: right ones conform, mistakes are named, decisions without a consensus are observed."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -256,7 +256,7 @@ def attention(query, key, value, mask=None):
 
 
 def test_what_nothing_explains_is_read_off_the_weights(checked: Check, tmp_path: Path) -> None:
-    """The smallest call with enough keys is looked at, which its own case need not be."""
+    """The check measures weights in the smallest call with enough keys, which need not be the case of the finding."""
     (tmp_path / "mine.py").write_text(LATE_KEYS, encoding="utf-8")
     done = checked(f"{tmp_path / 'mine.py'}:attention", "shapes/lengths/*", "shapes/kernel_sized/aligned*")
     (sentence,) = sentences(done)
@@ -287,7 +287,7 @@ def attention(query, key, value, params, num_heads, mask=None, is_causal=False):
 
 
 def test_a_cause_is_told_once_of_both_forms_and_of_relations(checked: Check, tmp_path: Path) -> None:
-    """In the dense form a single call fails, in others only what an item is answered when it is asked alone."""
+    """In the dense form, one call fails directly; elsewhere, only the reply to a batch element that is passed alone."""
     (tmp_path / "mine.py").write_text(UNMERGED, encoding="utf-8")
     done = checked(
         f"{tmp_path / 'mine.py'}:attention", "shapes/lengths/one_*", "shapes/*/self_causal*", "causal/square/*"
@@ -301,7 +301,7 @@ def test_a_cause_is_told_once_of_both_forms_and_of_relations(checked: Check, tmp
 
 
 def test_a_cause_is_told_where_nothing_but_relations_breaks(checked: Check, tmp_path: Path) -> None:
-    """Every call has more than one item: what is wrong is the reply to one item that is asked alone."""
+    """Every call has more than one batch element: only the reply to a batch element that is passed alone is wrong."""
     (tmp_path / "mine.py").write_text(UNMERGED, encoding="utf-8")
     done = checked(f"{tmp_path / 'mine.py'}:attention", "causal/square/*")
     said = "it merges the heads with a reshape and without a transpose, only with batch = 1"
@@ -365,7 +365,7 @@ def test_what_has_no_consensus_is_observed_and_fine(checked: Check, given: str, 
 def test_what_has_no_consensus_is_observed_beside_a_mistake(
     checked: Check, given: str, said: str, globs: tuple[str, ...]
 ) -> None:
-    """Be it one that shows with one kind of mask alone, one under which no bound is derived, or coarser arithmetic."""
+    """The mistake shows with only one kind of mask, has no derived error bound, or is coarser arithmetic."""
     done = checked(given, "numerics/nonfinite/padding*", *globs)
     assert sentences(done) == [said]
     leak = "propagates NaN or infinity from V at a masked key to the output"
@@ -416,7 +416,7 @@ def attention(query, key, value, mask=None):
 def test_a_finite_fill_is_no_way_around_a_declared_row(
     checked: Check, tmp_path: Path, name: str, *, conforms: bool
 ) -> None:
-    """It makes every fully masked row the mean of the values, so it is accepted only where that is declared."""
+    """The fill makes every fully masked row the mean of V, so it is accepted only if that result is declared."""
     (tmp_path / "mine.py").write_text(FILLED, encoding="utf-8")
     given = f"{tmp_path / 'mine.py'}:attention"
     done = checked(given, "degenerate/fully_masked_row/*", declare={"fully_masked_row": name})
@@ -466,7 +466,7 @@ def test_coarser_arithmetic_is_told_and_not_taken(checked: Check) -> None:
 
 
 def test_no_profile_is_told_that_says_nothing_of_the_dtype(checked: Check) -> None:
-    """--profile bfloat16_operands would be taken for float32 alone."""
+    """--profile bfloat16_operands would apply only to float32, but the function is coarse only in float16."""
     done = checked("checked_sdpa:bfloat16_operands_in_half", "shapes/*", "numerics/half/*")
     assert done.decision.exit_code == decision.REJECTED
     assert not any("--profile" in note for note in done.notes)
@@ -580,7 +580,7 @@ def test_causes_that_differ_in_a_number_of_their_condition_are_two() -> None:
 
 
 def test_a_pattern_is_read_where_it_can_be_seen(checked: Check) -> None:
-    """One key is the simplest case of this mistake, and no picture."""
+    """The case with one key is the simplest that shows this mistake, but it shows no pattern."""
     chosen = ("shapes/lengths/one_key*", "shapes/cross_attention/three*")
     done = checked("checked_sdpa:softmax_over_heads", *chosen)
     red = [case for (case, _), cell in done.run.cells.items() if cell.verdict == "fail"]

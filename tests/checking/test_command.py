@@ -1,4 +1,4 @@
-"""`conformance check` as a user meets it."""
+"""`conformance check` as a user runs it."""
 
 import re
 import shlex
@@ -24,7 +24,7 @@ EXAMPLES = {
 
 
 def told(text: str) -> str:
-    """Without what changes with the number of cases."""
+    """Return the text without the parts that change with the number of cases."""
     return re.sub(r"(?:\d+|\.\.\.) (?=calls|verdicts)|(?<=-k ).*", "# ", text)
 
 
@@ -33,7 +33,7 @@ Ended = tuple[Path, CompletedProcess[str], CompletedProcess[str]]
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Ended]:
-    """Operator -> the folder in which its example was written and checked, and how both commands ended."""
+    """Operator -> the folder in which its example was written and checked, and the results of both commands."""
 
     @cache
     def run(operator: str) -> Ended:

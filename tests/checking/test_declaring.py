@@ -1,4 +1,4 @@
-"""--declare DECISION=NAME: what is understood, and what is refused."""
+"""--declare DECISION=NAME: what is accepted, and what is refused."""
 
 import re
 

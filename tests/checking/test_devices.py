@@ -1,4 +1,4 @@
-"""Functions and modules on a CUDA device, which is an imitation: CPU tensors that say that they are elsewhere."""
+"""Functions and modules on an imitation of a CUDA device: CPU tensors that report a CUDA device."""
 
 import types
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.frameworks
 
 Check = Callable[..., Checked]
 
-# A torch with a CUDA device: `.to("cuda")` gives tensors of a class that says so, and so do computations with them.
+# Imitates CUDA in torch: `.to("cuda")` returns tensors of a class that reports CUDA; so do computations with them.
 IMITATION = """\
 import torch
 
@@ -110,7 +110,7 @@ def test_an_unknown_device_is_refused() -> None:
 
 
 def module_on(*places: str) -> Any:
-    """A PyTorch module that says that its parameters are on these devices."""
+    """A PyTorch module whose parameters report these devices."""
     import torch  # noqa: PLC0415 - only where frameworks are installed
 
     module = torch.nn.Module()

@@ -1,4 +1,4 @@
-"""Functions on JAX arrays are checked with the first command that people would try."""
+"""Functions on JAX arrays, checked with the first command that a user would try."""
 
 from collections.abc import Callable
 

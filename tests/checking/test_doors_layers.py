@@ -1,4 +1,4 @@
-"""Layers of Flax and Equinox are checked with the first command that people would try."""
+"""Layers of Flax and Equinox, checked with the first command that a user would try."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""NumPy functions are checked with the first command that people would try."""
+"""NumPy functions, checked with the first command that a user would try."""
 
 from collections.abc import Callable
 

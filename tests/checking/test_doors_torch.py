@@ -1,4 +1,4 @@
-"""Functions and modules on torch tensors are checked with the first command that people would try."""
+"""Functions and modules on torch tensors, checked with the first command that a user would try."""
 
 from collections.abc import Callable
 

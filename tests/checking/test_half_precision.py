@@ -1,4 +1,4 @@
-"""Functions that take only half precision, as fused kernels do: they are judged on the same cases in those dtypes."""
+"""Functions that accept only half precision, like fused kernels, are judged on the same cases in those dtypes."""
 
 from collections.abc import Callable
 from pathlib import Path

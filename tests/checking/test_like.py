@@ -1,4 +1,4 @@
-"""`--as SUBJECT`: the subject's adapter, with another function as its target."""
+"""`--as SUBJECT` uses the adapter of the subject with another function as its target."""
 
 import ast
 from collections.abc import Callable

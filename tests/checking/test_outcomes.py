@@ -1,4 +1,4 @@
-"""What became of a case is told over both forms in which its masks are passed."""
+"""The outcome of a case combines the two forms in which its masks are passed."""
 
 from pathlib import Path
 

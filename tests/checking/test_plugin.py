@@ -1,4 +1,4 @@
-"""The pytest plug-in in projects of its own: one test per case, judged once, and nothing is green for nothing."""
+"""The pytest plug-in in separate projects: one test per case, one check, and nothing passes vacuously."""
 
 import json
 import re
@@ -26,7 +26,7 @@ from checked_sdpa import right
 test_attention = conformance.pytest.cases(right{})
 """
 
-# Judges in no time: in the process of pytest and in those of pytest-xdist, every check is a line of a file.
+# A fast stand-in for check: every check, in pytest and in the workers of pytest-xdist, appends a line to a file.
 STAND_IN = """
 import functools, json, os, pathlib
 import conformance.checking.api as api
@@ -60,7 +60,7 @@ FAILS = {
 
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A project with a function, in which the plug-in is on, once, whether it is installed here or not."""
+    """A project with a function to check. The plug-in is loaded exactly once, whether or not it is installed here."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
@@ -69,7 +69,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
 
 
 def stood_in(project: pytest.Pytester, outcomes: dict[str, tuple[str, bool, str]] | None) -> pytest.Pytester:
-    """The project, with three lines of a test, where checks take no time."""
+    """The project with a test of three lines and the fast stand-in for check."""
     project.makeconftest(STAND_IN.format(outcomes=outcomes))
     project.makepyfile(test_mine=THREE_LINES.format(""))
     return project
@@ -80,7 +80,7 @@ def run(project: pytest.Pytester, *words: str) -> pytest.RunResult:
 
 
 def checks(project: pytest.Pytester) -> list[list[object]]:
-    """Function, cases and options of every check."""
+    """The function, cases and options of every check."""
     return [json.loads(line) for line in (project.path / LOG).read_text(encoding="utf-8").splitlines()]
 
 
@@ -184,11 +184,11 @@ def test_a_marked_function_is_called_where_its_case_is_accepted_and_cannot_forge
         """
     )
     done = run(project, "-s")
-    done.assert_outcomes(passed=len(OFFSET) - 1, failed=1, skipped=1)  # the share passes, too
+    done.assert_outcomes(passed=len(OFFSET) - 1, failed=1, skipped=1)  # the test of the judged share passes too
     assert str(done.stdout).count("called with pass") == len(OFFSET) - 1
 
 
-# ---- nothing is green for nothing --------------------------------------------------------------------------------
+# ---- nothing passes vacuously ------------------------------------------------------------------------------------
 
 
 def test_too_small_a_share_fails_a_test_of_its_own(project: pytest.Pytester) -> None:
@@ -264,7 +264,7 @@ def test_a_share_counts_what_was_judged(found: list[CaseOutcome], least: float, 
     assert judged_share("attention", named, least).accepted is accepted
 
 
-# ---- what is wrong is told when tests are collected --------------------------------------------------------------
+# ---- mistakes are reported when tests are collected --------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_a_mistake_is_told_in_words(project: pytest.Pytester, source: str, said:
     done.stdout.no_fnmatch_line("*Error: *")
 
 
-# ---- the real thing ----------------------------------------------------------------------------------------------
+# ---- real checks, without the stand-in ---------------------------------------------------------------------------
 
 
 def test_a_wrong_function_is_named_and_its_command_shows_it_again(project: pytest.Pytester) -> None:

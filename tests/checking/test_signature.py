@@ -1,4 +1,4 @@
-"""What a signature says: operator, mask, keywords; and what it must not ask for."""
+"""What is read from a signature: operator, mask and keywords; and which arguments are refused."""
 
 import ast
 import re

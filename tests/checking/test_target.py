@@ -1,4 +1,4 @@
-"""FILE:FUNCTION, and functions themselves."""
+"""Targets of check: FILE:FUNCTION and function objects."""
 
 import functools
 import re

@@ -1,4 +1,4 @@
-"""Functions that cannot be called are told of once, with the reason, before anything is judged."""
+"""Functions that cannot be called are reported once, with the reason, before any case is judged."""
 
 import re
 from collections.abc import Callable
@@ -154,7 +154,7 @@ def test_what_lies_on_another_device_is_told(checked: Check, tmp_path: Path, nam
     assert re.search(said, str(caught.value), re.DOTALL), str(caught.value)
 
 
-# Layout -> what makes of it an array with positions on the last axis but one.
+# Layout -> the statements that convert it to arrays with positions on the second-to-last axis.
 LAYOUTS = {
     "bsd": "assert q.ndim == 3 and q.shape[0] == k.shape[0]",
     "thd": "assert q.ndim == 3; q, k, v = (x.swapaxes(0, 1) for x in (q, k, v)); assert q.shape[0] == k.shape[0]",

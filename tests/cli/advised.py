@@ -1,8 +1,8 @@
 """
-What `conformance port` advises between torch.mha and keras.mha[jax], done by hand: plain calls, none of our adapters.
+Follow by hand what `conformance port` advises between torch.mha and keras.mha[jax], with plain calls, not our adapters.
 
-Run with a record of each direction; prints, for each decision, how far the two sides are apart before the change
-and after it, in units of what rounding may do.
+Run the script with the record of each direction. For each decision, it prints whether the outputs of the two sides
+agree, up to rounding, before the change and after it.
 """
 
 import os

@@ -1,7 +1,7 @@
 """
-What `conformance port` advises between four more pairs, done by hand: plain calls, none of our adapters.
+Follow by hand what `conformance port` advises between four more pairs, with plain calls, not our adapters.
 
-Run with a record of each pair, in the order of PAIRS; prints what advised.py prints.
+Run the script with the record of each pair, in the order of PAIRS. It prints results in the format of advised.py.
 """
 
 import os
@@ -53,13 +53,13 @@ def torch_sdpa(problem: Problem, **given: Any) -> Array:
 
 
 def jax_sdpa(problem: Problem, **given: Any) -> Array:
-    """The output of jax.nn.dot_product_attention, with the heads before the length again."""
+    """The output of jax.nn.dot_product_attention, with the head axis moved back before the length axis."""
     inputs = [np.swapaxes(each, 1, 2).astype(np.float32) for each in (problem.query, problem.key, problem.value)]
     return np.asarray(jax.nn.dot_product_attention(*inputs, **given), dtype=np.float64).swapaxes(1, 2)
 
 
 def onnx_attention(problem: Problem, scale: float) -> Array:
-    """The output of the operator Attention in onnx's reference."""
+    """The output of the Attention operator in the ONNX reference implementation."""
     names = ("Q", "K", "V")
     arrays = [np.float32(each) for each in (problem.query, problem.key, problem.value)]
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in (*names, "Y")]
@@ -70,7 +70,7 @@ def onnx_attention(problem: Problem, scale: float) -> Array:
 
 
 def attended(problem: Problem) -> Array:
-    """All masks of a case as one, (batch, num_heads, seq_len_q, seq_len_k)."""
+    """All masks of a case combined into one: (batch, num_heads, seq_len_q, seq_len_k)."""
     return problem.allowed()
 
 

@@ -1,4 +1,4 @@
-"""An adapter whose behaviour is a line of its text: what a framework does before and after an upgrade."""
+"""An adapter that imitates a framework before and after an upgrade: tests replace its line BEHAVIOUR."""
 
 import numpy as np
 

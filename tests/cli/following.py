@@ -1,4 +1,4 @@
-"""What following the advice of `conformance port` takes: the case of a record, a plain call, whether outputs agree."""
+"""Helpers to follow the advice of `conformance port`: load the cases of a record, call a layer, compare outputs."""
 
 import json
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ class Trial:
     """
     One piece of advice, followed.
 
-    before, after: whether the new side returns what the old one does. Allowed is the sum of what rounding may do on
-    either side, by the oracle's bound.
+    before, after: whether the new side returns what the old side returns, before and after the change. The outputs may
+    differ by the sum of the oracle's rounding bounds for the two sides.
     """
 
     direction: str
@@ -54,37 +54,37 @@ def in_torch(problem: Problem, *, weights: bool = False, **masks: Any) -> Array:
 
 
 def booleans(problem: Problem, kind: str) -> Array:
-    """The array of a mask of the case, as booleans: (seq_len_q, seq_len_k) or (batch, seq_len_k)."""
+    """The mask of this kind in the case, as booleans: (seq_len_q, seq_len_k) or (batch, seq_len_k)."""
     values = next(group.values for group in problem.mask_operands if kind in group.kinds) != 0
     return np.asarray(values[:, 0, 0] if kind == "key_padding" else values[0, 0])
 
 
 def agrees(problem: Problem, allowed: Array, old: Array, new: Array) -> bool:
-    """Whether two outputs differ by no more than both may be wrong; allowed: True = attend, broadcastable."""
+    """Whether two outputs differ by at most twice the tolerance; allowed: a broadcastable mask, True means attend."""
     meant = problem.but(mask_operands=(MaskOperand("mask", ("attention",), "bool", np.asarray(allowed)),))
     tolerance = expect(meant, {}, Profile.uniform("float32")).bounds["output"].tolerance
     return bool(np.all(np.abs(old - new) <= 2 * tolerance))
 
 
 def told(direction: str, decision: str, problem: Problem, allowed: Array, replies: tuple[Array, Array, Array]) -> Trial:
-    """replies: of the old side, of the new one before the change, and after it."""
+    """Return a Trial; replies: outputs of the old side, and of the new side before the change and after it."""
     old, before, after = replies
     return Trial(direction, decision, agrees(problem, allowed, old, before), agrees(problem, allowed, old, after))
 
 
 def overwritten(output: Array, problem: Problem, dead: Array) -> Array:
-    """With the bias of the output projection in dead rows; dead: (batch, seq_len_q)."""
+    """Return the output with the output projection bias in fully masked rows; dead marks them, (batch, seq_len_q)."""
     changed = output.copy()
     changed[dead] = problem.params["bo"]
     return changed
 
 
 def shown(path: str) -> dict[str, Problem]:
-    """Decision of the old side -> the case of a record that shows it."""
+    """Decision of the old side -> the case of the record that shows it."""
     record = json.loads(Path(path).read_text(encoding="utf-8"))
     return {each["decision"]["from"]: materialise(CASES[each["case"]]) for each in record["differences"]}
 
 
 def printed(trials: Sequence[Trial]) -> str:
-    """As the tests read them."""
+    """Return the trials as the JSON that the tests read."""
     return json.dumps([asdict(trial) for trial in trials])

@@ -1,4 +1,4 @@
-"""`conformance audit` and `validate --strict` as a user meets them."""
+"""`conformance audit` and `validate --strict`, run as a user runs them."""
 
 import json
 from pathlib import Path

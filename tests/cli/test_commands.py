@@ -1,4 +1,4 @@
-"""The command line as a user meets it: its words, its exit codes, its stdout."""
+"""The command line as a user runs it: arguments, exit codes and stdout."""
 
 import json
 import os
@@ -190,7 +190,7 @@ def test_a_run_is_not_written_over_another(project: Path) -> None:
 
 @pytest.fixture
 def cut(project: Path) -> Path:
-    """A run that was killed after some verdicts."""
+    """A project with a run that was killed after some verdicts."""
     command = [sys.executable, "-m", "conformance", "run", "cases", "-a", f"{LIAR}[slow]", "--out", "out"]
     with_suite(project, SUITE.replace("[1, 2, 3, 4, 5, 6, 7]", "[1, 2, 3, 5, 7, 11, 13, 17]"))
     process = subprocess.Popen(command, cwd=project, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)

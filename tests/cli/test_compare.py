@@ -1,4 +1,4 @@
-"""Comparing as a user does it: run, upgrade, run again; with a folder on either side, and with a baseline."""
+"""Compare as a user does: run, upgrade, run again; with a run folder or a baseline as a side."""
 
 import json
 import subprocess
@@ -27,7 +27,7 @@ cases:
 
 
 MINE = "mine.sdpa:"
-# Three calls of the suite, and six plain ones that are made besides.
+# Three calls of the suite, and six additional plain calls.
 BROKEN = "does not work here: every one of its 9 calls ended in an error: ValueError: bad shape (3, 5)"
 BEFORE = "before it conformed"
 
@@ -92,7 +92,7 @@ def test_the_first_line_and_the_exit_code_say_what_changed(
     assert first in (out / "index.html").read_text(encoding="utf-8")
     assert (out / "summary.md").read_text(encoding="utf-8").startswith("# ✅" if code == 0 else "# ❌")
     tests = junit(out / "junit.xml")
-    assert len(tests) == (1 if code == 7 else 3)  # what does not work is not compared, cell by cell
+    assert len(tests) == (1 if code == 7 else 3)  # a subject that does not work is not compared cell by cell
     assert any(test.find("failure") is not None or test.find("error") is not None for test in tests) == (code != 0)
 
 
@@ -107,7 +107,7 @@ def junit(path: Path) -> list[ET.Element]:
 
 
 def said(path: Path, tag: str) -> dict[str | None, tuple[str | None, str]]:
-    """What is `tag` in a JUnit file: test name -> message, text."""
+    """Return the `tag` elements of a JUnit file: test name -> message, text."""
     found = ((test.get("name"), test.find(tag)) for test in junit(path))
     return {name: (child.get("message"), child.text or "") for name, child in found if child is not None}
 

@@ -1,4 +1,4 @@
-"""A shell completes commands, options, choices, subjects and ids of cases; the script of bash is run."""
+"""Shell completion of commands, options, choices, subjects and case ids; the script for bash is run."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 @pytest.fixture
 def bash(tmp_path: Path) -> dict[str, str]:
-    """Variables under which bash finds the command."""
+    """Environment variables with which bash finds the command."""
     script = tmp_path / "conformance"
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m conformance "$@"\n', encoding="utf-8")
     script.chmod(0o755)

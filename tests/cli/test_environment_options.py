@@ -1,4 +1,4 @@
-"""Several environments in one run, and environments that cannot serve."""
+"""Several environments in one run, and environments that cannot be used."""
 
 import runpy
 import sys

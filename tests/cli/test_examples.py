@@ -1,9 +1,10 @@
 """
 Every example that `--help` shows works.
 
-Those in RUN are run as they stand, in a folder with our cases and two runs; those in COLLECTED with --collect-only;
-those in PREPARED up to where versions would be asked for and installed. Those in PARSED take a minute or what is not
-here, and are parsed: tests/checking, tests/cli/test_probe.py and tests/golden run such commands.
+Examples in RUN run unchanged, in a folder with our own cases and two runs. Examples in COLLECTED run with
+--collect-only. Examples in PREPARED stop before pip is asked for versions. Examples in PARSED take a minute or need
+what is not installed here, so they are only parsed; tests/checking, tests/cli/test_probe.py and tests/golden run such
+commands.
 """
 
 import argparse
@@ -46,7 +47,7 @@ def test_every_command_has_an_example_that_is_tried() -> None:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with our cases, a list of known deviations, and two runs of a few calls."""
+    """A project with our own cases, a list of known deviations, and two runs of a few calls."""
     folder = tmp_path_factory.mktemp("project")
     (folder / "cases").symlink_to(ROOT / "cases")
     (folder / "mine.yaml").write_text("format: 1\ndeviations: []\n", encoding="utf-8")

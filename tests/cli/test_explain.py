@@ -1,4 +1,4 @@
-"""`conformance explain` as a user meets it: a case worked by hand, in text and as JSON."""
+"""`conformance explain` as a user runs it: a case that was computed by hand, as text and as JSON."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Commands, adapters and runs of before may have old names."""
+"""Commands, adapters and earlier runs may use old names."""
 
 import subprocess
 from pathlib import Path
@@ -17,7 +17,7 @@ DECLARING = WRONG.replace("Declaration, Facts", "Declaration, Deviation, Facts")
 BATCH = "degenerate/fully_masked_batch/boolean[operator=sdpa]"
 MISTAKE = "shapes/mistakes/mask[operator=sdpa,mistake=mask_batch]"
 CHOSEN = ("-k", BATCH, "-k", "degenerate/fully_masked_row/boolean[operator=sdpa]", "-k", MISTAKE)
-# New text -> old text, as it stood in the logs of before.
+# New text -> old text, as earlier logs contain it.
 BEFORE = {
     "degenerate/fully_masked_batch": "degenerate/dead_item",
     "degenerate/fully_masked_row": "degenerate/dead_row",
@@ -44,7 +44,7 @@ cases:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with the run folder `now`, and with `before`, which is the same run with old names."""
+    """A project with the run folder `now` and the run folder `before`, the same run with old names."""
     folder = tmp_path_factory.mktemp("project")
     (folder / "mine.py").write_text(WRONG, encoding="utf-8")
     done = conformance("run", "-a", "mine.py", *CHOSEN, "--out", "now", cwd=folder)

@@ -1,4 +1,4 @@
-"""The advice of `conformance port` between two real layers: what it says, and that following it helps."""
+"""The advice of `conformance port` between real layers and functions: its text, and that it works when followed."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ WERE_MEAN = (
     "the output rows of fully masked queries were the mean of V and are now {}: "
     "overwrite them if your code relies on the old values"
 )
-# Direction -> decision -> what is to be changed.
+# Direction -> decision -> the expected changes.
 SAID = {
     "from torch": {
         "polarity[attn_mask]": ["pass ~attn_mask as attention_mask"],
@@ -66,7 +66,7 @@ HINTS = {
         "combine it with attention_mask: booleans by |, numbers by +",
     ],
 }
-# Direction -> the decisions of which the advice is to change something.
+# Direction -> the decisions for which the advice is to change something.
 FOLLOWED = {
     "from torch": {*SAID["from torch"], "is_causal"} - {"nonfinite_key"},
     "from keras": {*SAID["from keras"], "use_causal_mask"},
@@ -75,7 +75,7 @@ FOLLOWED = {
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
-    """Direction -> the file that port wrote."""
+    """Direction -> the JSON file that port wrote."""
     folder = tmp_path_factory.mktemp("port")
     files = {direction: folder / f"{direction.replace(' ', '_')}.json" for direction in SIDES}
     for direction, sides in SIDES.items():
@@ -87,7 +87,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
 
 
 def followed_by(script: str, files: Iterable[Path]) -> Any:
-    """What a script beside this one prints of records."""
+    """Return what a script in this folder prints for these records, parsed as JSON."""
     command = [sys.executable, "-m", f"tests.cli.{script}", *map(str, files)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, cwd=PROJECT)
     assert done.returncode == 0, done.stderr
@@ -143,7 +143,7 @@ def test_following_the_advice_makes_them_agree_where_they_did_not(records: Mappi
 
 
 NO_ROW = "the output rows of fully masked queries"
-# More pairs -> decision -> one of the changes, which is followed.
+# More pairs -> decision -> one of the changes, which a test follows.
 MORE = {
     ("torch.sdpa", "jax.sdpa"): {"fully_masked_row": f"overwrite {NO_ROW} with 0"},
     ("jax.sdpa", "torch.sdpa"): {
@@ -162,7 +162,7 @@ MORE = {
     },
 }
 
-# Pair -> what is said of its arguments; shapes and the order are followed as well, a window is not.
+# Pair -> the advice about its arguments. The tests also follow advice about shapes and order, but not about windows.
 SHAPED = {
     ("torch.sdpa", "onnx.attention"): {"pass window instead of a window mask in attn_mask"},
     ("torch.sdpa", "jax.sdpa"): {

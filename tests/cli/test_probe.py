@@ -1,4 +1,4 @@
-"""`conformance probe` and `conformance port` as a user meets them: subjects that lie, and real frameworks."""
+"""`conformance probe` and `conformance port` as a user runs them, with fake subjects that lie and real frameworks."""
 
 import html
 import json
@@ -22,7 +22,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Done:
-    """A command that came to its end, with what it wrote as JSON."""
+    """A finished command, with the JSON that it wrote."""
 
     code: int
     stdout: str
@@ -39,12 +39,12 @@ class Done:
         }
 
     def observed(self, subject: str, decision: str) -> dict[str, str]:
-        """Circumstance -> the way that is seen."""
+        """Circumstance -> the first observed choice."""
         seen = self.decisions[subject][decision]["observations"]
         return {each["circumstance"]: each["observed"][0] for each in seen}
 
     def statuses(self, subject: str) -> dict[str, str]:
-        """Decision -> status, of those that are not as declared."""
+        """Decision -> status, for decisions that were reached and do not agree with the declaration."""
         quiet = ("agrees", "not reached")
         return {name: each["status"] for name, each in self.decisions[subject].items() if each["status"] not in quiet}
 
@@ -207,7 +207,7 @@ def test_port_says_how_many_cases_both_answered_and_nothing_where_there_is_none(
 BY_ELEMENT = {"bool mask": "uniform", "float mask": "nan"}
 LEAKS = {"nonfinite_key": {"": "leaks"}, "nonfinite_value": {"": "leaks"}}
 ADDED_KEYS_LEAK = {"nonfinite_key": {"": "leaks_where_added"}, "nonfinite_value": {"": "leaks"}}
-# What frameworks were measured to do in float32, by throw-away scripts that share no code with this harness.
+# The behaviour of frameworks in float32, measured by throw-away scripts that share no code with this harness.
 MEASURED: dict[str, dict[str, dict[str, str]]] = {
     "torch.mha[eval]": {
         "polarity[attn_mask]": {"": "ignore"},

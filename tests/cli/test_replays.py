@@ -1,4 +1,4 @@
-"""The table of replays names what exists, and the script that replays them finds fault where there is some."""
+"""The table of replays names only what exists, and the script that replays its rows detects wrong results."""
 
 import json
 import re
@@ -70,7 +70,7 @@ RIGHT = {
 
 
 def replayed(monkeypatch: pytest.MonkeyPatch, found: Mapping[str, Any]) -> list[bool]:
-    """What the script says of a row whose commands found this."""
+    """Whether the script accepts each trial of a row whose commands have these results."""
 
     def conformance(words: list[str], out: Path) -> Any:
         assert words[0] == ("compare" if out.name == "back" else "upgrade")

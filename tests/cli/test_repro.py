@@ -1,4 +1,4 @@
-"""`conformance repro` as a user meets it: the folder runs without the harness and finds what the run found."""
+"""`conformance repro` as a user runs it: the folder runs without the harness and reproduces the result of the run."""
 
 import json
 import subprocess
@@ -57,7 +57,7 @@ def sdpa(call):
 
 
 def scripted(folder: Path) -> tuple[int, list[str]]:
-    """The exit code and the lines of a script, run from elsewhere, with nothing of ours but what lies in its folder."""
+    """The exit code and stdout lines of a script, run from `/`; it can import our code only from its own folder."""
     command = [sys.executable, "-P", "-c", RUN, str(folder / "repro.py")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd="/")
     return done.returncode, done.stdout.splitlines()

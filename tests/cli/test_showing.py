@@ -1,4 +1,4 @@
-"""What `run`, `smoke` and `probe` tell while they go on and afterwards, and asking again what was rejected."""
+"""What `run`, `smoke` and `probe` print during a run and after it, and how to rerun only what was rejected."""
 
 import io
 import time
@@ -36,7 +36,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def told(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> tuple[list[str], list[str]]:
-    """The lines of stdout and stderr of a command that ends with this exit code."""
+    """Run a command, assert its exit code, and return the lines of its stdout and stderr."""
     found = main(words)
     out, err = capsys.readouterr()
     assert found == code, out + err
@@ -145,7 +145,7 @@ def record(verdict: str) -> dict[str, object]:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """A clock that stands still until it is told otherwise."""
+    """A clock that stands still until a test sets it."""
     now = SimpleNamespace(now=0.0)
     monkeypatch.setattr(time, "monotonic", lambda: now.now)
     return now

@@ -1,4 +1,4 @@
-"""Folders and logs that came from elsewhere: nothing in them is started, obeyed or written through."""
+"""Folders and logs from untrusted sources: the tool runs and obeys nothing in them, and writes through no link."""
 
 import json
 import sys
@@ -85,7 +85,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
 def test_a_log_that_no_run_wrote_is_refused_with_its_line(
     name: str, words: tuple[str, ...], ran: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from conformance.cli import main  # noqa: PLC0415 - quicker than a process of its own
+    from conformance.cli import main  # noqa: PLC0415 - faster than a separate process
 
     edit, message = EDITS[name]
     folder = edited(ran, tmp_path, edit)
@@ -176,7 +176,7 @@ def test_a_project_is_looked_for_in_its_repository_alone(tmp_path: Path) -> None
     assert declared_environments(tmp_path).environments == {"old": sys.executable}
     (tmp_path / ".git").mkdir()
     assert declared_environments(inner).file == tmp_path / "pyproject.toml"
-    (tmp_path / "a" / ".git").touch()  # a worktree
+    (tmp_path / "a" / ".git").touch()  # a Git worktree has a file .git
     assert declared_environments(inner).file is None
     (tmp_path / "a" / ".git").unlink()
     tmp_path.chmod(0o777)

@@ -1,4 +1,4 @@
-"""Upgrades and bisections of a framework that is made here: from pins to environments, verdicts, words, exit codes."""
+"""Upgrades and bisections of a fake framework: from pins to environments, verdicts, text and exit codes."""
 
 import io
 import json
@@ -34,7 +34,7 @@ VERSIONS = {
 
 @pytest.fixture(scope="module")
 def variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Where pip finds wheels, and where environments are kept for all tests of this file."""
+    """Environment variables: where pip finds wheels, and the environment cache that all tests of this file share."""
     folder = tmp_path_factory.mktemp("provision")
     wheels = house.wheelhouse(folder / "wheels", VERSIONS)
     for version in ("1", "2"):
@@ -47,7 +47,7 @@ def variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def conformance(variables: dict[str, str], folder: Path, *arguments: str) -> SimpleNamespace:
-    """Run a command in this process: starting another one for each would cost more than what it does."""
+    """Run a command in this process: starting a new process would take longer than the command itself."""
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.chdir(folder)

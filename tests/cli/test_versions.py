@@ -1,4 +1,4 @@
-"""The chore that calls adapters in old releases finds fault where a release is claimed that does not work."""
+"""The script that calls adapters in old releases detects a claimed release that does not work."""
 
 import runpy
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ ROWS = {row["package"]: row for row in versions.rows([])}
 
 
 def outcome(monkeypatch: pytest.MonkeyPatch, cells: Mapping[str, tuple[str, str]]) -> Any:
-    """What is said of a subject whose cells are these: case -> verdict and text; LISTED is a known deviation."""
+    """Return the outcome of a subject with these cells: case -> verdict and text; LISTED is a known deviation."""
     subject = SUBJECTS["ort.contrib_gqa"]
     told = {
         (case, subject.name): SimpleNamespace(verdict=verdict, text=text, known=text if text == LISTED else "")

@@ -1,4 +1,4 @@
-"""A word that is mistyped: what is wrong, what may have been meant, exit code 4; and nothing typed at all."""
+"""For a mistyped word: what is wrong, the nearest match, exit code 4. Without any word: what to type first."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from conformance.deviations.catalogue import find
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """The last line of what a wrong command prints; its exit code is that of wrong usage."""
+    """Run a wrong command, assert the exit code for wrong usage, and return the last line of stderr."""
     try:
         code = main(words)
     except SystemExit as left:

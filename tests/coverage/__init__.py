@@ -1,1 +1,1 @@
-"""What entry points offer, and which of it the cases ask."""
+"""What entry points offer, and which parts of it the cases use."""

@@ -1,8 +1,8 @@
 """
-Whether an adapter declines a call, found out without its framework.
+Find out whether an adapter declines a call, without its framework.
 
-The adapter runs up to its framework call, on stand-ins for every framework: what it declines, it declines before that,
-by the facts of the call alone. `test_surface.py` shows on real frameworks that the stand-ins change nothing.
+The adapter runs up to its framework call, on stand-ins for every framework. An adapter declines a call before that
+point, by the facts of the call alone. `test_surface.py` shows with real frameworks that the stand-ins change nothing.
 """
 
 import importlib.abc
@@ -28,20 +28,20 @@ FRAMEWORKS = (
 
 
 class Reached(BaseException):
-    """The framework would be called now."""
+    """The adapter has reached its framework call."""
 
 
 @contextmanager
 def stopping() -> Iterator[None]:
-    """In place of framework_call."""
+    """Replace framework_call, and stop there."""
     raise Reached
-    yield  # type: ignore[unreachable]  # it makes a generator of this
+    yield  # type: ignore[unreachable]  # it makes this a generator
 
 
 class _StandIn(ModuleType):
-    """A module that has every name."""
+    """A module that has every attribute."""
 
-    __path__: MutableSequence[str] = []  # noqa: RUF012 - a module's own
+    __path__: MutableSequence[str] = []  # noqa: RUF012 - an attribute of every package
     __all__: Sequence[str] = ()
 
     def __getattr__(self, name: str) -> Any:
@@ -53,7 +53,7 @@ class _StandIn(ModuleType):
 
 
 class _StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds a stand-in for every module of a framework."""
+    """Finds and loads a stand-in for every module of a framework."""
 
     def find_spec(self, fullname: str, _path: Any = None, _target: Any = None) -> ModuleSpec | None:
         if fullname.partition(".")[0] not in FRAMEWORKS:
@@ -64,12 +64,12 @@ class _StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return _StandIn(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """There is nothing to run."""
+        """Do nothing: a stand-in has no code to run."""
 
 
 @contextmanager
 def stand_ins() -> Iterator[None]:
-    """Imports of frameworks give stand-ins; afterwards everything is as it was."""
+    """Make imports of frameworks give stand-ins; restore everything afterwards."""
     ours = (*FRAMEWORKS, PACKAGE)
     before = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in ours}
     finder, path, marks = _StandIns(), list(sys.meta_path), conformance.bridge.framework_call
@@ -89,18 +89,18 @@ def stand_ins() -> Iterator[None]:
 
 @cache
 def loaded(path: Path) -> Any:
-    """The adapter, on stand-ins."""
+    """Return the adapter, loaded on stand-ins."""
     with stand_ins():
         return load(path)
 
 
 def declines(path: Path, call: Call) -> str | None:
-    """Why the adapter declines the call, or None."""
+    """Return why the adapter declines the call, or None."""
     adapter = loaded(path)
     try:
         getattr(adapter, call.facts.operator)(call)
     except Unsupported as unsupported:
         return str(unsupported)
-    except (Reached, Exception):  # noqa: BLE001 - a stand-in that does not work like its framework declines nothing
+    except (Reached, Exception):  # noqa: BLE001 - other errors come from stand-ins and decline nothing
         return None
     return None

@@ -1,4 +1,4 @@
-"""What one adapter declines where its framework is installed, up to the framework call: `python -m ... torch.mha`."""
+"""What one adapter declines before its framework call, with its framework installed: `python -m ... torch.mha`."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from .pairs import adapters, cells
 
 
 def main(name: str) -> None:
-    """Print how many calls there are, and which are declined."""
+    """Print the number of calls, and which of them the adapter declines."""
     conformance.bridge.framework_call = stopping
     adapter = load(adapters()[name].path)
     own = [cell for cell in cells() if cell.subject.adapter.name == name]

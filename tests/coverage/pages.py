@@ -1,8 +1,8 @@
 """
-The pages of docs/coverage/, one for each framework, written from surface.yaml, arguments.yaml, cases and adapters.
+Write the pages of docs/coverage/, one for each framework, from the yaml files here, the cases and the adapters.
 
-Also the table at the end of docs/coverage.md. `python -m tests.coverage.pages` writes them and needs no framework; `nox
--s coverage` reads the surface first.
+This also writes the table at the end of docs/coverage.md. `python -m tests.coverage.pages` needs no framework;
+`nox -s coverage` first reads surface.yaml from the installed frameworks.
 """
 
 import re
@@ -59,7 +59,7 @@ PHRASES = {
     "alias": "query, key and value: `{}`",
     "dtype": "dtype `{}`",
 }
-# A heading of the table of adapters -> what the row is called here.
+# Heading in the table of adapters -> name of the row here.
 FACTS = {
     "operator": "operator",
     "variants": "variants",
@@ -77,13 +77,13 @@ Results = list[tuple[Entry, Asked]]
 
 
 def results() -> Results:
-    """Every entry point with what is asked of it."""
+    """Return every entry point with its counts of cases."""
     found = entries(stored(), said_of_arguments())
     return [(entry, asked(entry, calls().get(adapter_of(entry.name), ()))) for entry in found]
 
 
 def pages(found: Results) -> dict[str, str]:
-    """Name of a file -> its text."""
+    """Return file name -> text of the page."""
     by: dict[str, Results] = defaultdict(list)
     for entry, counted in found:
         by[adapters()[adapter_of(entry.name)].framework].append((entry, counted))
@@ -121,13 +121,13 @@ def _page(
 
 @cache
 def facts() -> Mapping[str, Mapping[str, str]]:
-    """Entry point -> heading -> cell, of the table that `conformance list adapters --table` prints."""
+    """Return entry point -> heading -> cell of the table that `conformance list adapters --table` prints."""
     rows = [re.split(r"(?<!\\) ?\| ?", line)[1:-1] for line in list(table(adapters().values()))[2:]]
     return {row[0].strip("`"): dict(zip(HEADINGS, row, strict=True)) for row in rows}
 
 
 def _adapter(name: str) -> Iterator[str]:
-    """What an adapter takes, returns, declares and declines."""
+    """Yield the lines on what an adapter takes, returns, declares and declines."""
     row = facts()[name]
     yield f"## `{name}`\n"
     yield "| what the adapter takes | |\n|---|---|"
@@ -143,7 +143,7 @@ def _adapter(name: str) -> Iterator[str]:
 
 
 def _parts(cell: str) -> list[str]:
-    """What semicolons separate outside of parentheses; after a name in backticks, up to the next such name."""
+    """Split a cell at semicolons outside parentheses; if it starts with a name in backticks, only before such names."""
     parts, depth = [""], 0
     for character in cell:
         depth += {"(": 1, ")": -1}.get(character, 0)
@@ -161,7 +161,7 @@ def _parts(cell: str) -> list[str]:
 
 
 def _declined(parts: Iterable[str]) -> dict[str, list[str]]:
-    """Reason -> what is declined for it; a refusal of the adapter's own says all in its sentence."""
+    """Return reason -> names of what is declined; a refusal in the adapter's own words is a sentence without names."""
     found: dict[str, list[str]] = {}
     for part in parts:
         named = re.fullmatch(r"(\w+(?: masks)?) \((.*)\)", part)
@@ -171,7 +171,7 @@ def _declined(parts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def overview() -> Iterator[str]:
-    """The table of docs/coverage.md: every entry point with the page that has its details."""
+    """Yield the table of docs/coverage.md: every entry point with a link to the page with its details."""
     yield "| entry point | operator | variants | dtypes | returns | details |\n|---|---|---|---|---|---|"
     for name, row in facts().items():
         variants = ", ".join(re.findall(r"(?:^|; )`([^`]+)`", row["variants"])) or "-"
@@ -181,7 +181,7 @@ def overview() -> Iterator[str]:
 
 
 def with_overview(text: str) -> str:
-    """docs/coverage.md with its table written again."""
+    """Return the text of docs/coverage.md with a new table."""
     start = text.index("| entry point |")
     return text[:start] + "\n".join(overview()) + "\n"
 
@@ -228,7 +228,7 @@ def _default(row: Mapping[str, str]) -> str:
 
 
 def _where(name: str, expression: str) -> str:
-    """What fills an argument, in words; nothing where it is filled by its own name."""
+    """Return what fills an argument, in words; short if a slot or requirement of the same name fills it."""
     if expression in (f"slot {name}", f"requirement {name}"):
         return "the case asks for it"
     return " or ".join(" and ".join(map(_phrase, part.split(" and "))) for part in expression.split(" or "))
@@ -295,7 +295,7 @@ def _output_cell(entry: Entry, counted: Asked, output: str, name: str, letters: 
 
 
 def exported_said() -> dict[str, dict[str, str]]:
-    """What exported.yaml says, its named reasons written out."""
+    """Return the content of exported.yaml with its named reasons written out."""
     said = yaml.safe_load(EXPORTED.read_text(encoding="utf-8"))
     reasons = said["reasons"]
     left_out = {name: reasons[why[1:]] if why.startswith("=") else why for name, why in said["left_out"].items()}
@@ -303,7 +303,7 @@ def exported_said() -> dict[str, dict[str, str]]:
 
 
 def exported_complaints(exported: Mapping[str, Iterable[str]], said: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-    """Names that have neither a subject nor a reason, and what is said of names that nothing exports."""
+    """Yield names with neither subject nor reason, listed names that no package exports, and unknown subjects."""
     names = {name for each in exported.values() for name in each}
     listed = {*said["subjects"], *said["left_out"]}
     for name in sorted(names - listed):
@@ -316,7 +316,7 @@ def exported_complaints(exported: Mapping[str, Iterable[str]], said: Mapping[str
 
 
 def all_complaints(found: Results) -> list[str]:
-    """Everything that is silently absent."""
+    """Return all complaints about entry points, adapters and exported names."""
     texts = [text for entry, counted in found for text in complaints(entry, counted)]
     having = {adapter_of(entry.name) for entry, _counted in found}
     texts += [f"{name}: surface.yaml has no entry point of it" for name in sorted(set(adapters()) - having)]
@@ -324,14 +324,14 @@ def all_complaints(found: Results) -> list[str]:
 
 
 def summary(found: Results) -> str:
-    """One line for the terminal."""
+    """Return one line for the terminal."""
     pairs = sum(len(entry.optional) * (len(entry.optional) - 1) // 2 for entry, _ in found)
     together = sum(len(counted.together) for _, counted in found)
     return f"{len(found)} entry points, {pairs} pairs of arguments: cases ask {together}, the others have a reason"
 
 
 def main() -> int:
-    """Write the pages; complain of what is absent."""
+    """Write the pages; print what is missing."""
     found = results()
     PAGES.mkdir(exist_ok=True)
     for name, text in pages(found).items():

@@ -1,4 +1,4 @@
-"""Which arguments, pairs of them, and outputs of every entry point the cases ask; `complaints` says what is absent."""
+"""Which arguments, argument pairs and outputs of entry points the cases use; `complaints` reports what is missing."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ from .declining import declines
 
 ROOT = Path(__file__).parents[2]
 FILE = Path(__file__).with_name("arguments.yaml")
-# A size, and the one that it ordinarily has.
+# A size -> the size that it equals by default.
 REFERENCE = {"kdim": "query_dim", "vdim": "query_dim", "output_dim": "query_dim", "value_dim": "head_dim"}
 
 Pair = frozenset[str]
@@ -31,10 +31,10 @@ Words = frozenset[str]
 @dataclass(frozen=True)
 class Entry:
     """
-    An entry point: its surface, what fills its arguments, and why others are left out.
+    An entry point: its surface, what fills its arguments, and why other arguments are left out.
 
     filled: argument or state -> words of a call. left_out: argument or state -> reason. outputs: output -> words.
-    pairs: (two arguments, reason); beside: (an output, an argument, reason).
+    not_returned: output -> reason. pairs: two arguments -> reason. beside: (output, argument) -> reason.
     """
 
     name: str
@@ -48,33 +48,33 @@ class Entry:
 
     @property
     def arguments(self) -> Mapping[str, Mapping[str, str]]:
-        """Of the surface, states among them."""
+        """The arguments of the surface, including states."""
         states = {name: {"given": "state", "default": ""} for name in self.surface.get("states", ())}
         return {**self.surface["arguments"], **states}
 
     @property
     def optional(self) -> tuple[str, ...]:
-        """What takes part in the pairs."""
+        """The arguments that form pairs: those that cases fill."""
         return tuple(name for name in self.arguments if name in self.filled)
 
     @property
     def always(self) -> tuple[str, ...]:
-        """What every call gives."""
+        """The arguments that every call passes."""
         named = (*self.filled, *self.left_out)
         return tuple(name for name, row in self.arguments.items() if "default" not in row and name not in named)
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """What takes part in the table of outputs: not what only asks for an output."""
+        """The arguments in the table of outputs: those that cases fill, except those that only request an output."""
         return tuple(name for name in self.optional if not asks_for_output(self.filled[name]))
 
 
 @dataclass(frozen=True)
 class Asked:
     """
-    By how many cases: each argument, each pair, each output, and each output with an argument or without it.
+    The number of cases that use each argument, each pair, each output, and each output with or without an argument.
 
-    lacking: dtype -> arguments, pairs and outputs with an argument that cases ask in other dtypes alone.
+    lacking: dtype -> arguments, argument pairs and (output, argument) pairs that cases use in other dtypes only.
     """
 
     alone: Mapping[str, int]
@@ -85,7 +85,7 @@ class Asked:
 
 
 def asks_for_output(expression: str) -> bool:
-    """Whether an argument does nothing but ask for an output."""
+    """Whether an argument only requests an output."""
     return all(word.removeprefix("not ").startswith("output ") for word in terms(expression))
 
 
@@ -95,7 +95,7 @@ def terms(expression: str) -> list[str]:
 
 
 def holds(expression: str, words: Words) -> bool:
-    """Whether a call has these words: `a and b or c`, each perhaps after `not`."""
+    """Whether the words of a call satisfy an expression such as `a and b or c`; `not` may precede a word."""
     return any(all(_has(word, words) for word in part.split(" and ")) for part in expression.split(" or "))
 
 
@@ -104,7 +104,7 @@ def _has(word: str, words: Words) -> bool:
 
 
 def words_of(call: Call) -> Words:
-    """What a call has: `slot attn_mask`, `requirement scale`, `output weights`, `variant eval`, `size kdim` ..."""
+    """Return the words for a call: `slot attn_mask`, `requirement scale`, `output weights`, `size kdim` and so on."""
     facts, sizes = call.facts, call.facts.sizes
     outputs = {"gradients" if name.startswith("grad_") else name for name in facts.outputs}
     outputs |= {"present"} if any(name.startswith("present") for name in facts.outputs) else set()
@@ -131,7 +131,7 @@ def adapters() -> Mapping[str, Adapter]:
 
 @cache
 def cells() -> tuple[Cell, ...]:
-    """Every call that is made of the cases and within what its subject lists; mistakes are none."""
+    """Return the calls of all cases, except mistakes, for the subjects that list the requirements of the case."""
     cases = [case for case in load([ROOT / "cases"], ROOT / "cases") if case.mistake is None]
     subjects = [Subject(adapter, variant) for adapter in adapters().values() for variant in adapter.variants]
     made = []
@@ -150,7 +150,7 @@ def declined(name: str) -> set[str]:
 
 @cache
 def calls() -> Mapping[str, tuple[tuple[str, Words], ...]]:
-    """Adapter -> the calls that reach its framework, as the id of the case and words."""
+    """Return adapter -> the calls that reach its framework, each as the id of the case and the words of the call."""
     refusing = {name: declined(name) for name, adapter in adapters().items() if written(adapter.path).refusals}
     found: dict[str, list[tuple[str, Words]]] = defaultdict(list)
     for cell in cells():
@@ -161,7 +161,7 @@ def calls() -> Mapping[str, tuple[tuple[str, Words], ...]]:
 
 
 def asked(entry: Entry, having: Iterable[tuple[str, Words]]) -> Asked:
-    """Count the cases."""
+    """Count the cases that use an entry point."""
     alone, together, outputs, beside = (defaultdict[Any, set[str]](set) for _ in range(4))
     in_dtype: dict[str, set[Words]] = defaultdict(set)
     for case, words in having:
@@ -187,18 +187,18 @@ def asked(entry: Entry, having: Iterable[tuple[str, Words]]) -> Asked:
 
 
 def of_variant(name: str) -> str:
-    """`flax.mha[nnx]` has the calls of one variant."""
+    """Return the expression for the calls of an entry point; `flax.mha[nnx]` has those of one variant."""
     variant = name.partition("[")[2].removesuffix("]")
     return f"variant {variant}" if variant else "operator sdpa or operator mha"
 
 
 def adapter_of(name: str) -> str:
-    """The adapter of an entry point."""
+    """The name of the adapter of an entry point."""
     return name.partition("[")[0]
 
 
 def entries(surface: Mapping[str, Any], said: Mapping[str, Any]) -> list[Entry]:
-    """Every entry point of a surface, with what arguments.yaml says of it."""
+    """Every entry point of a surface, with what arguments.yaml says about it."""
     reasons = said["reasons"]
     return [
         _entry(name, found, said["entry_points"].get(name, {}), reasons)
@@ -239,19 +239,19 @@ def _listed(names: Any) -> list[str]:
 
 
 def _as_named(subject: Subject) -> Mapping[str, str]:
-    """Our own reference has a slot or a requirement by the very name."""
+    """For our own reference, a slot or requirement of the same name fills each argument."""
     slots = {name: f"slot {name}" for name in subject.slots}
     return slots | {name: f"requirement {name}" for name in subject.capabilities if name != "mistakes"}
 
 
 @cache
 def said_of_arguments() -> dict[str, Any]:
-    """What arguments.yaml says."""
+    """The content of arguments.yaml."""
     return dict(yaml.safe_load(FILE.read_text(encoding="utf-8")))
 
 
 def complaints(entry: Entry, counted: Asked) -> Iterator[str]:
-    """Everything that is silently absent, and every reason that nothing needs."""
+    """Yield everything that is missing without a reason, and every reason that is not needed."""
     found = (
         _unsaid(entry),
         _alone(entry, counted),
@@ -295,7 +295,7 @@ def _together(entry: Entry, counted: Asked) -> Iterator[str]:
 
 
 def _dtypes(counted: Asked) -> Iterator[str]:
-    """A mistake may need a dtype, too: kernels differ by it."""
+    """Yield what cases use in other dtypes only: kernels differ by dtype, so a bug may occur in a single dtype."""
     for dtype, lacking in counted.lacking.items():
         for names in lacking:
             yield f"no case asks {' and '.join(f'`{name}`' for name in sorted(names))} in {dtype}, as others do"

@@ -1,7 +1,7 @@
 """
-What the installed frameworks offer: arguments, outputs and states of every entry point, and what else attends.
+What installed frameworks offer: arguments, outputs and states of entry points, and exported names of attention.
 
-`nox -s coverage` writes it to surface.yaml. Frameworks are imported here; whoever reads the file needs none.
+`nox -s coverage` writes it to surface.yaml. This module imports the frameworks; reading the file needs none.
 """
 
 import argparse
@@ -31,7 +31,7 @@ Arguments = dict[str, dict[str, str]]
 
 @dataclass(frozen=True)
 class Python:
-    """A function, or a class whose constructor and `call` take arguments; `states` reads what an instance holds."""
+    """A function, or a class whose constructor and method `call` take arguments; `states` reads the class's states."""
 
     module: str
     name: str
@@ -39,7 +39,7 @@ class Python:
     states: Callable[[Any], Iterable[str]] | None = None
 
     def read(self) -> Found:
-        """Arguments by their signatures."""
+        """Read the arguments from the signatures."""
         target = getattr(importlib.import_module(self.module), self.name)
         found: Found = {"entry": f"{self.module}.{self.name}"}
         if self.call is None:
@@ -51,12 +51,12 @@ class Python:
 
 @dataclass(frozen=True)
 class Aten:
-    """A function of PyTorch that is built in and has a schema in place of a signature."""
+    """A built-in function of PyTorch, which has a schema instead of a signature."""
 
     name: str
 
     def read(self) -> Found:
-        """Arguments by the schema."""
+        """Read the arguments from the schema."""
         torch = importlib.import_module("torch")
         (schema,) = torch._C._jit_get_schemas_for_operator(f"aten::{self.name}")
         given = {
@@ -69,14 +69,14 @@ class Aten:
 
 @dataclass(frozen=True)
 class Operator:
-    """The newest schema of an operator, as onnx or as onnxruntime knows it."""
+    """The newest schema of an operator, as registered in onnx or onnxruntime."""
 
     registry: str
     domain: str
     name: str
 
     def read(self) -> Found:
-        """Inputs, attributes and outputs by the schema."""
+        """Read the inputs, attributes and outputs from the schema."""
         known = [each for each in schemas(self.registry) if (each.domain, each.name) == (self.domain, self.name)]
         schema = max(known, key=lambda each: int(each.since_version))
         inputs = {each.name: None if str(each.option).endswith("Single") else "absent" for each in schema.inputs}
@@ -93,7 +93,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Printed:
-    """Functions of a published text, as the adapter has them: `function` or `Class.method`; named: those in a tuple."""
+    """Functions of a published text in an adapter: `function` or `Class.method`; `named`: arguments from a tuple."""
 
     file: str
     names: tuple[str, ...]
@@ -101,7 +101,7 @@ class Printed:
     named: tuple[str, ...] = ()
 
     def read(self) -> Found:
-        """Arguments by the text of the adapter."""
+        """Read the arguments from the source of the adapter."""
         body = ast.parse((ROOT / "adapters" / self.file).read_bytes()).body
         given: dict[str, str | None] = dict.fromkeys(self.named)
         for name in self.names:
@@ -112,12 +112,12 @@ class Printed:
 
 @dataclass(frozen=True)
 class Own:
-    """Our own reference, which takes a call as it stands: its arguments are what it says that it honours."""
+    """Our own reference, which takes a call unchanged: its arguments are the slots and capabilities that it lists."""
 
     adapter: str
 
     def read(self) -> Found:
-        """Arguments by the facts of the adapter."""
+        """Read the arguments from the facts of the adapter."""
         subject = Subject(adapters()[self.adapter])
         given = [name for name in (*subject.slots, *subject.capabilities) if name != "mistakes"]
         arguments = merged({"call": dict.fromkeys(given, "absent")})
@@ -130,13 +130,13 @@ def adapters() -> Mapping[str, Adapter]:
 
 
 def signature(function: Any) -> dict[str, str | None]:
-    """Name -> default, None where it is required."""
+    """Return name -> default, or None for a required argument."""
     parameters = [each for name, each in inspect.signature(function).parameters.items() if name != "self"]
     return {each.name: default_of(each) for each in parameters}
 
 
 def default_of(parameter: inspect.Parameter) -> str | None:
-    """The default in words that do not change from process to process."""
+    """Return the default as text that is the same in every process."""
     if parameter.kind is parameter.VAR_KEYWORD:
         return "absent"
     if parameter.default is parameter.empty:
@@ -146,7 +146,7 @@ def default_of(parameter: inspect.Parameter) -> str | None:
 
 
 def printed_arguments(body: list[ast.stmt], names: list[str]) -> dict[str, str | None]:
-    """The arguments of a function in the text."""
+    """The arguments of a function in the source."""
     node: Any = next(each for each in body if getattr(each, "name", None) == names[0])
     if names[1:]:
         return printed_arguments(node.body, names[1:])
@@ -155,7 +155,7 @@ def printed_arguments(body: list[ast.stmt], names: list[str]) -> dict[str, str |
 
 
 def merged(parts: Mapping[str, Mapping[str, str | None]]) -> Arguments:
-    """One row for a name that stands in several parts; without a default it is required."""
+    """Return one row for each name, even if several parts have it; a row without a default is a required argument."""
     found: Arguments = {}
     for part, given in parts.items():
         for name, default in given.items():
@@ -166,7 +166,7 @@ def merged(parts: Mapping[str, Mapping[str, str | None]]) -> Arguments:
 
 
 def schemas(registry: str) -> list[Any]:
-    """All schemas that a package knows."""
+    """All schemas that a package registers."""
     if registry == "onnx":
         return list(importlib.import_module("onnx").defs.get_all_schemas_with_history())
     state = importlib.import_module("onnxruntime.capi.onnxruntime_pybind11_state")
@@ -174,14 +174,14 @@ def schemas(registry: str) -> list[Any]:
 
 
 def torch_states(layer: Any) -> Iterator[str]:
-    """The mode of the module, and what else it holds beside parameters."""
+    """Yield the mode of the module and its buffers."""
     made = layer(4, 2)
     yield "training"
     yield from dict(made.named_buffers())
 
 
 def keras_states(layer: Any) -> Iterator[str]:
-    """Variables that no optimizer changes, with dropout, which counts its random numbers."""
+    """Yield the non-trainable variables of a layer with dropout, which keeps a state for its random numbers."""
     numpy = importlib.import_module("numpy")
     made = layer(*(2,) * (3 if layer.__name__ == "GroupedQueryAttention" else 2), dropout=0.5)
     made(*(numpy.zeros((1, 2, 4), "float32"),) * 2)
@@ -189,14 +189,14 @@ def keras_states(layer: Any) -> Iterator[str]:
 
 
 def linen_states(layer: Any) -> Iterator[str]:
-    """Collections beside the parameters."""
+    """Yield the variables of all collections except the parameters."""
     jax = importlib.import_module("jax")
     made = layer(num_heads=2, decode=True).init(jax.random.key(0), jax.numpy.zeros((1, 3, 4)))
     yield from (f"{group}: {name}" for group in made if group != "params" for name in made[group])
 
 
 def nnx_states(layer: Any) -> Iterator[str]:
-    """Variables that are no parameters, and flags of the module."""
+    """Yield the variables that are not parameters: the cache and the random number state."""
     nnx = importlib.import_module("flax.nnx")
     made = layer(2, 4, decode=True, dropout_rate=0.5, rngs=nnx.Rngs(0))
     made.init_cache((1, 3, 4))
@@ -206,7 +206,7 @@ def nnx_states(layer: Any) -> Iterator[str]:
 
 
 def equinox_states(layer: Any) -> Iterator[str]:
-    """Flags of the layer that equinox.nn.inference_mode changes."""
+    """Yield the flags of the layer that equinox.nn.inference_mode changes."""
     jax = importlib.import_module("jax")
     made = layer(2, 4, key=jax.random.key(0))
     yield from (f"dropout.{name}" for name in vars(made.dropout) if name == "inference")
@@ -217,7 +217,7 @@ TORCH_SDPA = Aten("scaled_dot_product_attention")
 KERAS_MHA = Python("keras.layers", "MultiHeadAttention", "call", keras_states)
 BERT = "transformers.models.bert.modeling_bert"
 
-# Adapter -> where its arguments are read; where the variants of one call different things, each has a line.
+# Adapter -> source of its arguments. If the variants of an adapter call different functions, each has a line.
 ENTRY_POINTS: Mapping[str, Any] = {
     "equinox.mha": Python("equinox.nn", "MultiheadAttention", "__call__", equinox_states),
     "flax.mha[linen]": Python("flax.linen", "MultiHeadDotProductAttention", "__call__", linen_states),
@@ -253,7 +253,7 @@ ENTRY_POINTS: Mapping[str, Any] = {
     "transformers.gemma2": Python("transformers.models.gemma2.modeling_gemma2", "eager_attention_forward"),
 }
 
-# First words of adapters that are not called like the package that they name.
+# First part of an adapter's name -> package, where the two differ.
 PACKAGES = {"ort": "onnxruntime"}
 
 # Package -> its public modules that could have entry points.
@@ -274,7 +274,7 @@ ATTENDS = re.compile(r"attention|attend|attn|multi_?head|scaled_?dot|transformer
 
 
 def exported(package: str) -> Iterator[str]:
-    """Public names that say that they attend: functions, layers, operators."""
+    """Yield the public functions, layers and operators whose names indicate attention."""
     if package in ("onnx", "onnxruntime"):
         for schema in schemas(package):
             if ATTENDS.search(schema.name) and (package == "onnx") == (schema.domain == ""):
@@ -296,13 +296,13 @@ def package_of(entry: str) -> str:
 
 
 def owners(entry: str) -> str:
-    """The package that has the signature: that of an exported layer is its framework's."""
+    """The package that defines the signature: for an exported layer, its framework."""
     exporting = {"onnx.torch_mha": "torch", "onnx.torch_sdpa": "torch", "onnx.keras_mha": "keras"}
     return exporting.get(entry, package_of(entry))
 
 
 def installed(package: str) -> str | None:
-    """Its version, or None."""
+    """Return the installed version of a package, or None."""
     try:
         return importlib.metadata.version(package).partition("+")[0]
     except importlib.metadata.PackageNotFoundError:
@@ -326,7 +326,7 @@ def all_packages() -> list[str]:
 
 @cache
 def stored() -> dict[str, Any]:
-    """What surface.yaml says."""
+    """The content of surface.yaml."""
     return dict(yaml.safe_load(FILE.read_text(encoding="utf-8")))
 
 
@@ -336,7 +336,7 @@ def written(found: Mapping[str, Any]) -> str:
 
 
 def main(words: list[str]) -> int:
-    """Write the file; all packages must be there."""
+    """Write the file; all packages must be installed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.parse_args(words)
     absent = [name for name in all_packages() if installed(name) is None]

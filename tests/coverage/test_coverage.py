@@ -1,4 +1,4 @@
-"""No argument, pair, output or entry point is silently absent: a case asks it, or there is a stated reason."""
+"""Every argument, pair, output and entry point is used by a case, or there is a stated reason why not."""
 
 import copy
 import re
@@ -24,7 +24,7 @@ def complaints_of(surface: dict[str, Any], said: dict[str, Any], entry: str = EN
 
 
 def changed(entry: str = ENTRY) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Copies of what the two files say, and what they say of one entry point."""
+    """Return copies of surface.yaml and arguments.yaml, and the part of each about one entry point."""
     surface, said = copy.deepcopy(stored()), copy.deepcopy(pairs.said_of_arguments())
     return surface, said, surface["entry_points"][entry], said["entry_points"][entry]
 
@@ -117,7 +117,7 @@ def test_an_output_that_is_never_asked_without_an_argument_is_missed() -> None:
 
 
 def test_a_call_that_an_adapter_declines_asks_nothing() -> None:
-    """com.microsoft.Attention takes one tensor alone: of the cases for layers most never reach it."""
+    """com.microsoft.Attention takes only a single input tensor, so most cases for layers never reach it."""
     cases = {case for case, _words in pairs.calls()["ort.contrib_attention"]}
     assert "combined/arguments/one_tensor_with_three_masks[biases=true,dtype=float32]" in cases
     assert "combined/padding/with_causal[operator=mha]" not in cases

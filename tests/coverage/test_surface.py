@@ -1,4 +1,4 @@
-"""surface.yaml is what the installed releases offer, and adapters decline on them what they decline on stand-ins."""
+"""surface.yaml matches the installed releases, and adapters decline the same calls on them as on stand-ins."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from .surface import all_packages, installed, stored
 pytestmark = pytest.mark.frameworks
 
 ROOT = Path(__file__).parents[2]
-# What the session of the tests installs; `nox -s coverage` has the others, too.
+# The packages that the test session installs; `nox -s coverage` installs the others, too.
 HERE = ("torch", "keras", "tf_keras", "jax", "flax", "onnx", "onnxruntime")
 QUIET = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "torch", "JAX_PLATFORMS": "cpu"}
 READ = "import json, sys; from tests.coverage.surface import surface; print(json.dumps(surface(sys.argv[1:])))"
@@ -23,7 +23,7 @@ REFUSING = "ort.contrib_attention", "ort.contrib_gqa", "flax.mha"
 
 
 def python(*words: str) -> Any:
-    """What a fresh interpreter prints last, as JSON: no test process has frameworks."""
+    """Return the last line that a fresh interpreter prints, parsed from JSON: this process imports no framework."""
     done = subprocess.run(
         [sys.executable, *words],
         capture_output=True,
@@ -42,7 +42,7 @@ def test_every_package_of_the_session_is_there() -> None:
 
 
 def test_what_is_stored_is_what_the_installed_releases_offer() -> None:
-    """A release that adds an argument, an output or a layer fails here: run `nox -s coverage`, say what fills it."""
+    """This fails if a release adds an argument, output or layer: run `nox -s coverage`, and state what fills it."""
     there = [name for name in all_packages() if installed(name) is not None]
     found, kept = python("-c", READ, *there), stored()
     assert found["versions"] == {name: kept["versions"][name] for name in found["versions"]}

@@ -1,4 +1,4 @@
-"""Cells of subjects that take decisions otherwise, judged: what the tests of a diagnosis are about."""
+"""Judged cells of subjects with deviations: the input of the tests of the diagnosis."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -31,7 +31,7 @@ def plain(batch: int, queries: int, keys: int, dtype: str = "float32") -> Proble
 
 
 def padded(batch: int, queries: int, keys: int, dtype: str = "float32") -> Problem:
-    """The last two keys of the first item are padding."""
+    """A call in which the last two keys of the first batch element are padding."""
     allowed = np.ones((batch, 1, 1, keys), dtype=bool)
     allowed[0, 0, 0, -2:] = False
     asked = plain(batch, queries, keys, dtype)
@@ -39,12 +39,12 @@ def padded(batch: int, queries: int, keys: int, dtype: str = "float32") -> Probl
 
 
 def cell(asked: Problem, behaviour: Dialect, declared: Dialect | None = None) -> Evidence:
-    """What comes of an implementation that behaves so in this call, and declares otherwise."""
+    """The judged cell of a subject that behaves in one way in this call and declares another."""
     return judged(asked, reply_under(behaviour, asked, Profile.ordinary(asked.dtype)), declared)
 
 
 def judged(asked: Problem, actual: Mapping[str, Tensor], declared: Dialect | None = None) -> Evidence:
-    """The cell of this reply; it holds the reply only if it fails."""
+    """The cell of this reply; it contains the reply only if the verdict is `fail`."""
     profile = Profile.ordinary(asked.dtype)
     found = judge(asked, declared or {}, profile, actual)
     masks = tuple(MaskFacts(group.slot, group.kinds, group.element) for group in asked.mask_operands)
@@ -58,7 +58,7 @@ def judged(asked: Problem, actual: Mapping[str, Tensor], declared: Dialect | Non
 
 
 def subject(lie: Lie, dtypes: Iterable[str] = ("float32", "float16")) -> list[Evidence]:
-    """Every call that there is here, to an implementation that lies so."""
+    """The cells of all calls of this module, for a subject with this lie."""
     return [cell(each, lie(each)) for dtype in dtypes for size in SIZES for each in asked(*size, dtype)]
 
 
@@ -73,7 +73,7 @@ IGNORED = {"use[padding]": "ignored"}
 
 
 def bent(asked: Problem, by: float) -> Evidence:
-    """An answer of which every number is bent a little by its own sine, for which there is no word."""
+    """A failing cell in which each number is changed by a sine of itself, an error without a name."""
     values = evaluate(asked, score="float32").reply["output"].values
     return reply(asked, values + by * np.sin(7 * values))
 

@@ -1,4 +1,4 @@
-"""The pattern that is read with one-hot values is the attention matrix, in pieces of the problem's own shape."""
+"""The pattern read with one-hot values is the attention matrix; each piece has the shape of the problem."""
 
 from typing import Any
 
@@ -14,29 +14,29 @@ from ..problems import DIM, random_mha, random_sdpa
 
 
 def sdpa(keys: int = 7, value_dim: int = 3, **fields: Any) -> Problem:
-    """With seven keys and values of width 3 a pattern takes three calls."""
+    """An sdpa problem; with seven keys and values of width 3, its pattern takes three calls."""
     return random_sdpa(5, dtype="float64", seq_len_k=keys, value_dim=value_dim, **fields)
 
 
 def mha(output_dim: int) -> Problem:
-    """Two heads that share one key head; values are projected to width 3."""
+    """An mha problem with two heads that share one key head; values are projected to width 3."""
     return random_mha(
         7, dtype="float64", batch=5, num_heads=2, num_kv_heads=1, seq_len_q=13, value_dim=3, output_dim=output_dim
     )
 
 
 def unprojected() -> Problem:
-    """The heads of `mha` side by side, as they are."""
+    """`mha` without an output projection: its output is the concatenated heads."""
     return without_params(mha(6), "wo", "bo")
 
 
 def appended() -> Problem:
-    """`mha` with a learned key, whose value is not zero."""
+    """`mha` with a learned key whose value is not zero."""
     return with_params(mha(11), bias_k=np.full(DIM, 0.5), bias_v=np.full(3, 7.0))
 
 
 def read(problem: Problem) -> tuple[int, Array | None]:
-    """How many calls it took, and the pattern, where the oracle answers."""
+    """The number of calls, and the pattern; the oracle answers the calls."""
     asked = pieces(problem)
     assert not isinstance(asked, str), asked
     answers = [(piece, evaluate(piece.asked_of(problem)).reply["output"].values) for piece in asked]

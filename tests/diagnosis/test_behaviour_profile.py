@@ -1,4 +1,4 @@
-"""The dialect of a liar is read off its replies: each decision right, contradictions found, ties told."""
+"""The dialect of a subject with a wrong declaration is read from its replies: decisions, contradictions, ties."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -78,7 +78,7 @@ def facts(asked: Problem) -> Facts:
 
 
 def probe(case: str, lie: Dialect, declared: Dialect | None = None, *, accepted: bool = False) -> Probe:
-    """One call answered under `lie` by a subject that declares `declared`."""
+    """A call with the reply under `lie` of a subject that declares `declared`."""
     asked = CALLS[case]
     profile = Profile.uniform(asked.dtype)
     actual = reply_under(lie, asked, profile)
@@ -97,7 +97,7 @@ def line(found: BehaviourProfile, decision: str) -> Line:
 
 
 def observed(found: BehaviourProfile, decision: str) -> dict[str, str]:
-    """Circumstance -> the way that is seen."""
+    """Circumstance -> the observed way."""
     return {each.circumstance: each.observed[0] for each in line(found, decision).observations}
 
 
@@ -151,7 +151,7 @@ def plain(
     dead: float = 0.0,
     tiled: bool = False,
 ) -> dict[str, Array]:
-    """Output and weights in plain NumPy, without the oracle; each argument is a mistake."""
+    """Output and weights in plain NumPy, without the oracle; each keyword argument makes a mistake."""
     few = asked.num_heads // asked.num_kv_heads
     key, value = (np.tile(a, (1, few, 1, 1)) if tiled else np.repeat(a, few, axis=1) for a in (asked.key, asked.value))
     factor = asked.scale or asked.head_dim**-0.5
@@ -290,7 +290,7 @@ def test_polarity_is_that_of_the_argument_also_where_the_mask_was_converted(read
     verbatim = probe("verbatim", {} if reads == CANONICAL else documented, documented)
     lie: Dialect = (
         {} if reads == "ignore" else documented
-    )  # read against its documentation, a converted mask is inverted
+    )  # a subject that contradicts its documentation inverts a converted mask
     converted = replace(probe("converted", lie), opposite=frozenset({SLOT}))
     found = behaviour_profile([verbatim, converted])
     assert observed(found, "polarity[attn_mask]") == {"": reads}

@@ -1,4 +1,4 @@
-"""What explains a call or two of many that fail is chance; what explains all in which it would show is a cause."""
+"""A cause that explains one or two of many failing calls is chance, unless it explains all that would show it."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from .judged_cells import IGNORED, REVERSED, SIZES, cell, padded, plain, reply
 
 
 def unheard(batch: int, queries: int, keys: int) -> Evidence:
-    """A reply that is wrong in a way without a name: three times as large."""
+    """A cell with an error that has no name: the output is three times as large."""
     made = cell(plain(batch, queries, keys), REVERSED)
     assert made.actual is not None
     output = made.actual["output"]
@@ -23,7 +23,7 @@ def unheard(batch: int, queries: int, keys: int) -> Evidence:
 
 
 def test_a_cause_of_one_cell_among_many_that_nothing_explains_is_not_told() -> None:
-    """With a condition it would fit: one item, the only one of that size."""
+    """With a condition it would fit: its one batch element is the only one of that size."""
     by_chance = cell(plain(1, 5, 61), REVERSED)
     found = diagnose([by_chance, *(unheard(*size) for size in SIZES)])
     assert found.causes == ()
@@ -39,7 +39,7 @@ def test_a_cause_explains_three_fifths_of_what_it_would_show_in(others: int, tol
 
 
 def test_calls_that_could_not_show_it_do_not_speak_against_a_cause() -> None:
-    """A mask that is ignored shows in the one call that has a mask."""
+    """An ignored mask shows only in the one call that has a mask."""
     ignored = cell(padded(2, 5, 7), IGNORED)
     found = diagnose([ignored, *(unheard(*size) for size in SIZES)])
     assert [dict(cause.candidate.change) for cause in found.causes] == [IGNORED]
@@ -64,7 +64,7 @@ def test_unsteady_replies_make_chance_of_a_cause_and_are_not_told_again() -> Non
 
 
 def test_coarse_arithmetic_of_two_calls_is_chance_where_more_fail_in_another_dtype() -> None:
-    """The bound of rounded weights holds what is wrong by as little; in float32 it would show as well."""
+    """The bound of coarse arithmetic contains any error this small; in float32 the arithmetic would show as well."""
     half = [plain(*size, "float16") for size in SIZES[:1]]
     coarse = [reply(each, round_to(evaluate(each).reply["output"].values, "bfloat16")) for each in half]
     assert len(diagnose(coarse).causes) == 1
@@ -73,7 +73,7 @@ def test_coarse_arithmetic_of_two_calls_is_chance_where_more_fail_in_another_dty
 
 @pytest.mark.parametrize(("others", "told"), [(2, 1), (3, 0)])
 def test_a_cause_with_a_condition_explains_three_fifths_of_all_that_is_left(others: int, told: int) -> None:
-    """Nothing of that has a mask, so that an ignored one would not show there."""
+    """None of the remaining calls has a mask, so an ignored mask would not show there."""
     ignored = Candidate((("use[padding]", "ignored"),))
     cells = tuple(cell(padded(2, queries, 7), IGNORED) for queries in (5, 11, 13))
     left = [unheard(*SIZES[0])] * others

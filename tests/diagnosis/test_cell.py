@@ -1,4 +1,4 @@
-"""A cell: judged under what is declared, told apart from canonical, explained by one decision."""
+"""A cell is judged under the declared dialect, compared with the canonical answer, and explained by one decision."""
 
 import numpy as np
 import pytest
@@ -72,7 +72,7 @@ def test_one_decision_taken_otherwise_is_named(lie: dict[str, str], sentence: st
 
 
 def test_a_reply_to_large_logits_is_explained_where_no_bound_is_derived() -> None:
-    # queries that are nearly one: a row is saturated over its keys and errs little, over the queries nothing is
+    # The queries are nearly equal: a row is saturated over its keys and has small errors; over queries, nothing is.
     asked = problem()
     loud = asked.but(query=round_to(asked.query[:, :, :1] * 100.0 + asked.query, "float32"))
     query, key, value = (array.astype(np.float32) for array in (loud.query, loud.key, loud.value))

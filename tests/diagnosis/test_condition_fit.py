@@ -1,4 +1,4 @@
-"""Conditions that fit equally well: what is there is told before what is not, in both searches and before the cut."""
+"""Of conditions that fit equally well, presence comes before absence, in both searches and before the cut."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def call(
     heads: int = 3,
     requirements: tuple[str, ...] = (),
 ) -> Evidence:
-    """Of which only the facts are looked at."""
+    """A call of which only the facts are used."""
     asked = random_sdpa(3, num_heads=heads)
     facts = Facts(
         "sdpa",
@@ -44,7 +44,7 @@ def call(
 
 
 def words(cells: list[Evidence], shows: list[int], others: list[int]) -> list[str]:
-    """The conditions, which both searches find, in the order in which they do."""
+    """The words of the conditions that both searches find, in the order in which they find them."""
     fit, (around, left) = Guards(cells).search(shows, others), Guards(cells).around(shows, others)
     assert (around, left) == (fit.guards, 0)
     return [each.words for each in fit.guards]
@@ -75,7 +75,7 @@ def test_of_two_that_no_cell_tells_apart_the_one_about_what_is_there_is_told() -
 
 
 def test_two_conditions_with_fewer_denials_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there are too many, the others are cut off."""
+    """If there are too many conditions, those with more denials are cut off."""
     weights = ("output", "weights")
     wrong, neither = call(TOP_LEFT, outputs=weights), (call(outputs=weights), call())
     cells = [call(PADDING, outputs=weights), call(PADDING), call(TOP_LEFT), wrong, wrong, *neither]
@@ -110,7 +110,7 @@ def test_what_a_call_requires_is_a_condition() -> None:
 
 
 def test_a_scale_that_is_given_is_told_once() -> None:
-    """The case requires a scale, and the problem has it: one condition, not two that no case distinguishes."""
+    """The case requires a scale and the problem has it: this is one condition, not two that no case distinguishes."""
     scaled = call(requirements=("scale",))
     given = replace(scaled, problem=scaled.problem.but(scale=0.3))
     assert words([call(), given], [1], [0]) == ["with a scale given"]
@@ -123,7 +123,7 @@ def test_an_exact_size_is_told_if_no_wider_condition_holds_in_as_many_calls() ->
 
 
 def test_a_limit_of_a_dimension_does_not_pay_for_one_more_call() -> None:
-    """Two findings with plain conditions are better than one that needs a limit as well."""
+    """Two causes with plain conditions are better than one cause that needs a limit as well."""
     weights = ("output", "weights")
     shown = [call(outputs=weights, heads=2), call(outputs=weights, heads=4), call(heads=2)]
     odd = [call(heads=heads) for heads in (3, 5, 7, 9, 11, 13, 19)]

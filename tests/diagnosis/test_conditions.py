@@ -1,4 +1,4 @@
-"""Conditions in words, and two of them together; that each can hold and fail is tested with known deviations."""
+"""The words of conditions, and two of them combined; tests of known deviations check that each can hold and fail."""
 
 import pytest
 
@@ -68,6 +68,6 @@ def test_where_many_conditions_fit_it_is_said_what_the_calls_have_in_common() ->
 
 
 def test_every_field_is_looked_at() -> None:
-    """A field in none of the groups would hold everywhere."""
+    """A field in none of the groups would be ignored, so its condition would hold everywhere."""
     groups = [OF_CALL, OF_MASKS, OF_SIZES, OF_PROBLEM]
     assert sorted(name for group in groups for name in group) == sorted(Condition.model_fields)

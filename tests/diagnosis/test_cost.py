@@ -1,4 +1,4 @@
-"""What explanations cost: people's mistakes before kernels', plain numbers before others, one cause before two."""
+"""Explanations have costs: human mistakes before kernel mistakes, plain numbers before others, one cause before two."""
 
 import pytest
 
@@ -72,11 +72,11 @@ def test_one_failing_cell_pays_for_an_everyday_mistake_and_not_for_a_rare_one() 
 
 
 def test_every_line_of_the_names_is_a_deviation() -> None:
-    """A line that nothing has is a sentence that nobody reads; the table itself needs a line for each of its rows."""
+    """A line without a deviation is a sentence that nobody reads; a row of the table without a line is an error."""
     kinds = (*MEASURED, *of_argument("mask"))
     rows = [*TABLE, *slot_deviations("mask"), *(kind.deviation(0.5) for kind in kinds), key_loop(next(key_loops()))]
     named = [line_of(row.decision, row.name) for row in rows]
-    # Numbers with words of their own.
+    # Numbers with their own words.
     named += [line_of("bias_scale", name) for name in ("times_0", "times_-1")]
     named += [line_of(kind.decision, kind.name(-1e9)) for kind in kinds]
     assert {line[0] for line in named if line is not None} == set(LINES)
@@ -96,7 +96,7 @@ def test_the_number_of_a_name_is_put_into_its_sentence() -> None:
 
 
 def test_a_number_of_more_than_six_digits_costs_little_more() -> None:
-    """Otherwise a number in six digits and some failing calls in float64 would be the shorter description."""
+    """Otherwise a number of six digits plus some failing float64 calls would be the shorter description."""
     numbers = ("0.693147", "0.69314718", "0.6931471805599453")
     six, *more = (bits_of("bias_scale", f"times_{number}") for number in numbers)
     assert [each - six for each in more] == [2.0, 2.0]

@@ -1,4 +1,4 @@
-"""What cases tell apart: told, not told, canonical by nature, without power."""
+"""Which deviations cases detect: detected, undetected, always canonical, and cases that detect none."""
 
 from dataclasses import replace
 from typing import Any
@@ -36,7 +36,7 @@ def padding() -> MaskOperand:
 
 
 def empty() -> Problem:
-    """One key of zeros: nothing but the form of the reply can be seen."""
+    """A problem with one key, all zeros: it shows only the shape and dtype of the reply."""
     zeros = np.zeros((1, 1, 1, 2))
     return sdpa(zeros, zeros, zeros, dtype="float32", scale=None)
 
@@ -105,7 +105,7 @@ def test_the_simplest_case_is_the_smallest_then_the_first() -> None:
 
 
 def moved(values: Array, tolerance: float, dtype: str = "float32") -> float:
-    """How far a reply of `values` is from that of two keys, whose bound is `tolerance` everywhere."""
+    """The distance of a reply of `values` from the canonical reply, whose bound is `tolerance` everywhere."""
     right = evaluate(problem())
     shape = right.reply["output"].values.shape
     flat = np.full(shape, tolerance)

@@ -1,4 +1,4 @@
-"""Causes over all cells of a subject: with a guard, in pairs, in a tie, refused, of the arithmetic, or none."""
+"""Causes over all cells of a subject: with a condition, as a pair, tied, rejected, from the arithmetic, or none."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -97,7 +97,7 @@ def test_one_decision_under_two_conditions_that_no_two_hold_together_is_told_twi
 
 
 def test_what_conforming_cells_contradict_under_no_condition_is_no_cause() -> None:
-    """Of two calls that are alike in every condition, one is answered otherwise."""
+    """Two calls meet the same conditions, but only one of them fails."""
     cells = [cell(padded(2, 5, 7), lie) for lie in (IGNORED, {})]
     found = diagnose(cells)
     assert found.causes == ()
@@ -125,7 +125,7 @@ def test_what_no_words_describe_is_unexplained() -> None:
 
 
 def test_a_tie_is_stated_with_the_simplest_case_that_would_tell() -> None:
-    """With one key more than queries, aligned to the end is one key ahead."""
+    """With one key more than queries, bottom-right alignment is one key ahead."""
     square = [flagged(2, 7, 7), flagged(3, 7, 7)]
     cells = [cell(each, {"causal_alignment": "one_ahead"}) for each in square]
     (cause,) = diagnose(cells).causes
@@ -165,7 +165,7 @@ def test_a_stale_declaration_is_a_cause() -> None:
 
 
 def test_a_number_is_read_in_calls_of_each_mask_argument() -> None:
-    """The simplest calls with a mask are wrong without a name; the fill shows under the causal argument alone."""
+    """The simplest calls with a mask have an unnamed error; the fill shows only under the causal argument."""
     noise = np.random.default_rng(3)
 
     def nameless(asked: Problem) -> Evidence:
@@ -180,7 +180,7 @@ def test_a_number_is_read_in_calls_of_each_mask_argument() -> None:
 
 
 def test_nan_plus_minus_infinity_is_no_second_cause_beside_coarser_arithmetic() -> None:
-    """A key of NaN under a bias of -inf: its queries are NaN, the others are rounded."""
+    """A NaN key has a bias of -inf: its batch element is NaN, the other one is rounded."""
     asked = plain(2, 5, 7)
     key, bias = asked.key.copy(), np.zeros((2, 1, 1, 7))
     key[1, :, -1], bias[1, ..., -1] = np.nan, -np.inf
@@ -196,7 +196,7 @@ def test_nan_plus_minus_infinity_is_no_second_cause_beside_coarser_arithmetic() 
 
 
 def test_coarser_arithmetic_is_a_cause_with_its_condition() -> None:
-    """The weights are rounded to bfloat16 where a mask is given."""
+    """The weights are rounded to bfloat16 in calls with a mask."""
     cells = []
     for size in SIZES:
         whole, masked = asked(*size, "float32")
@@ -213,7 +213,7 @@ def test_coarser_arithmetic_is_a_cause_with_its_condition() -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_results_on_the_numbers_of_a_narrower_type_were_rounded_to_it(dtype: str) -> None:
-    """Coarse weights give errors of the same size, but no results that all lie there."""
+    """Coarse weights give errors of the same size, but not only results that are exact in the narrower dtype."""
     whole = [plain(*size) for size in SIZES]
     cells = [reply(each, round_to(evaluate(each).reply["output"].values, dtype)) for each in whole]
     (record,) = record_of(diagnose(cells))["causes"]
@@ -225,7 +225,7 @@ def test_results_on_the_numbers_of_a_narrower_type_were_rounded_to_it(dtype: str
 
 
 def test_a_result_that_is_exact_in_a_narrower_type_does_not_show_rounding() -> None:
-    """Values of one and two and a weight that takes all: the result lies on the numbers of any type."""
+    """Values are 0.5 and 2.5 and one weight is 1: the result is exact in any dtype."""
     exact = plain(2, 17, 7)
     exact = exact.but(query=exact.query * 1e4, value=round_to(np.sign(exact.value) + 1.5, "float16"))
     output = to_tensor(round_to(evaluate(exact).reply["output"].values, "bfloat16"), "float32")
@@ -235,7 +235,7 @@ def test_a_result_that_is_exact_in_a_narrower_type_does_not_show_rounding() -> N
 
 
 def test_one_key_shows_the_rounding_of_its_value_not_of_results() -> None:
-    """Its weight is 1, so that a rounded operand is handed on as it is."""
+    """The weight of a single key is 1, so its rounded value is returned unchanged."""
     whole = [plain(*size) for size in (*SIZES, (2, 5, 1))]
     rounded = [
         each.but(**{name: round_to(getattr(each, name), "float16") for name in ("query", "key", "value")})
@@ -255,14 +255,14 @@ def test_arithmetic_that_explains_few_of_what_fails_is_no_cause() -> None:
 
 
 def test_a_decision_is_preferred_to_arithmetic_that_explains_it_too() -> None:
-    """A fill of -1e4 that leaks nothing but in half precision, and eps: both are small."""
+    """1e-6 is added to the denominator: the effect is as small as that of coarser arithmetic."""
     cells = [cell(padded(*size), {"softmax_denominator": "plus_1e-6"}) for size in SIZES]
     failing = [each for each in cells if each.actual is not None]
     assert all(not cause.candidate.arithmetic for cause in diagnose(failing).causes)
 
 
 def test_a_cause_has_also_the_cells_that_it_changes_by_little() -> None:
-    """An element a little beyond its bound, by half of what the cause changes: that alone is hardly another answer."""
+    """One element exceeds its bound by half of what the cause changes: in this cell the two answers hardly differ."""
     lie = {"softmax_denominator": "plus_1e-6"}
     cells = [cell(padded(*size), lie) for size in SIZES]
     long = plain(1, 5, 61)
@@ -281,7 +281,7 @@ def test_a_cause_has_also_the_cells_that_it_changes_by_little() -> None:
 
 
 def test_what_any_nan_explains_is_held_against_the_cause_before_it() -> None:
-    """Values are taken from the keys; where those are NaN at masked positions the reply is, and keys do not leak."""
+    """Values are taken from the keys, so NaN in a masked key leaks as a value, but not as a key."""
     poisoned = padded(2, 5, 7)
     key = poisoned.key.copy()
     key[0, :, -2:] = np.nan
@@ -296,7 +296,7 @@ def test_what_any_nan_explains_is_held_against_the_cause_before_it() -> None:
 
 
 def test_a_row_with_one_key_does_not_speak_against_a_coarse_softmax() -> None:
-    """Its weight is exactly 1; against coarser operands it does speak."""
+    """Its weight is exactly 1, so it contradicts only coarser operands."""
     one = cell(plain(3, 17, 1), {})
     several = cell(plain(3, 17, 7), {})
     by_name = {each.name: each for each in ARITHMETIC}
@@ -309,12 +309,12 @@ def test_a_row_with_one_key_does_not_speak_against_a_coarse_softmax() -> None:
 
 
 def test_equal_logits_do_not_speak_against_weights_rounded_before_they_are_normalised() -> None:
-    """Exponentials are rounded to float16, and the weighted sum is divided: e^0 = 1 is exact, a seventh is not."""
+    """Exponentials are rounded to float16 before the weighted sum is divided: e^0 = 1 is exact, 1/7 is not."""
     by_name = {each.name: each for each in ARITHMETIC}
     weights = by_name["weights_in_float16"]
     whole = plain(3, 17, 7)
     equal = whole.but(key=whole.key * 0.0)
-    half = plain(3, 17, 8)  # two keys of eight share all
+    half = plain(3, 17, 8)  # two of eight keys share the whole weight
     shared = half.but(query=half.query * 1e4, key=np.concatenate([half.key[:, :, :4]] * 2, axis=2))
     for case, shows in ((whole, True), (equal, False), (shared, False)):
         logits = evaluate(case).state.logits
@@ -345,7 +345,7 @@ def test_a_pair_in_the_other_order_is_the_same_candidate() -> None:
 
 
 def test_of_what_explains_nan_the_decision_about_such_numbers_comes_first() -> None:
-    """A hidden NaN comes out also where the mask is ignored; a dead row is NaN also where its bias is subtracted."""
+    """An ignored mask also lets a masked NaN through; a subtracted bias also makes a fully masked row NaN."""
     poisoned = padded(2, 5, 7)
     value = poisoned.value.copy()
     value[0, :, -2:] = np.nan
@@ -361,7 +361,7 @@ def test_of_what_explains_nan_the_decision_about_such_numbers_comes_first() -> N
 
 
 def test_a_cause_of_another_form_is_suspected_first_with_its_condition() -> None:
-    """By itself one failing call has no condition, and other causes fit it as well."""
+    """A single failing call needs no condition, and other causes fit it as well."""
     square = Condition(sizes_equal=[("seq_len_q", "seq_len_k")])
     (known,) = diagnose(subject(lambda problem: REVERSED if problem.seq_len_q == problem.seq_len_k else {})).causes
     assert known.guards[0] == square
@@ -385,7 +385,7 @@ def test_a_suspect_that_explains_nothing_is_none() -> None:
 
 
 def test_gradients_say_nothing_of_a_cause_that_takes_their_parameter_away() -> None:
-    """Without its projection there is no gradient by it; under a mask that is ignored there is another one."""
+    """Without the projection it has no gradient; if the mask is ignored, the gradient is different."""
     root = Path(__file__).parents[2] / "cases"
     problems = (materialise(case) for case in load([root / "gradients"], root) if case.operator == "mha" and case.masks)
     judged = cell(by_kind(next(problems)), {})
@@ -436,7 +436,7 @@ def test_a_cause_under_a_condition_leaves_room_for_numbers() -> None:
 
 
 def test_a_deviation_with_a_name_is_tried_where_a_number_is_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The simplest calls show another mistake. In the others, a factor of 1/sqrt(head_dim) would explain as much."""
+    """The simplest calls show another mistake. A factor of 1/sqrt(head_dim) would explain the other calls as well."""
     monkeypatch.setattr(diagnosis, "MAX_SEARCHED_CELLS", 2)
     bias = np.random.default_rng(5).normal(size=(1, 1, 17, 19))
     mask = MaskOperand("bias", ("additive",), "float", bias)
@@ -459,7 +459,7 @@ def test_every_kind_of_number_says_what_its_cheapest_number_costs() -> None:
 
 @dataclass(frozen=True)
 class Sure(Candidate):
-    """A candidate that explains given cases, whatever their replies."""
+    """A candidate that explains the given cases, whatever their replies are."""
 
     cases: frozenset[str] = frozenset()
 

@@ -1,4 +1,4 @@
-"""Which things are never asked together: counted by hand on a few calls."""
+"""Pairs of features that no case combines: counted by hand on a few calls."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ def test_a_pair_is_missing_if_each_is_asked_and_never_both(tmp_path: Path) -> No
     scaled, one_query, more = (materialise(case) for case in load([tmp_path], tmp_path))
     assert missing_pairs([scaled]) == {"sdpa": ()}
     assert missing_pairs([scaled, one_query]) == {"sdpa": (("a softcap", "one query"),)}
-    # One query is never more than there are keys: that pair is not missed.
+    # A call with one query cannot have more queries than keys, so that pair is not missing.
     apart = (("a softcap", "one query"), ("a softcap", "more queries than keys"), ("a scale", "more queries than keys"))
     assert missing_pairs([scaled, one_query, more]) == {"sdpa": apart}
     assert missing_pairs([scaled, one_query, replace(more, scale=3.0, softcap=1.0)])["sdpa"] == apart[:1]

@@ -1,4 +1,4 @@
-"""Causes that have no row in the table: of loops over tiles of keys the one is found that explains every call."""
+"""Causes without a row in the table: the search finds the loop over key tiles that explains every call."""
 
 import numpy as np
 import pytest
@@ -24,11 +24,11 @@ def test_the_loop_is_named(loop: str) -> None:
     assert len(cause.cells) == failing
     named = [dict(each.candidate.change)["causal_loop"] for each in (cause, *cause.ties)]
     assert loop in named
-    assert len(named) <= 2  # tiles of other lengths show something else in such calls
+    assert len(named) <= 2  # loops with other tile lengths attend other keys in these calls
 
 
 def test_one_loop_stands_for_two_causes_that_need_conditions() -> None:
-    """With one query it hides the diagonal, with 17 it drops the last key: either has a row in the table."""
+    """With one query the loop hides the diagonal; with 17 it drops the last key. Each effect has a row in the table."""
     loop = {"causal_loop": "8x8_short_up_masked"}
     sizes = ((2, 1, 7), (3, 1, 7), (2, 17, 17), (1, 17, 17), (2, 5, 7), (2, 7, 5), (1, 23, 29))
     cells = [cell(flagged(*size), loop) for size in sizes]
@@ -43,7 +43,7 @@ def test_of_loops_that_show_the_same_the_plainest_is_tried() -> None:
     cells = [cell(flagged(2, 5, 7), {"causal_loop": "4x8_last_down_masked"})]
     changes = [dict(each.change) for each in fitted(cells)]
     names = [change["causal_loop"] for change in changes if "causal_loop" in change]
-    assert names[0] == "8x8_last_down_masked"  # whole tiles of eight: none, as there
+    assert names[0] == "8x8_last_down_masked"  # rounded down to whole tiles of eight keys: none in either loop
     assert len(names) == len(set(names)) == 6
 
 

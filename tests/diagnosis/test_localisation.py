@@ -1,4 +1,4 @@
-"""Where failures lie that nothing explains: worked by hand on few rows."""
+"""The location of unexplained failures: worked by hand on a few rows."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def problem(allowed: Array | None = None, outputs: tuple[str, ...] = ("output",)
 
 
 def cell(asked: Problem, wrong: dict[str, Array] | None = None, name: str = "case") -> Evidence:
-    """A call whose reply is off by 1 where `wrong` says; one that conforms where it says nothing."""
+    """A call whose reply differs by `wrong` from the expected one; without `wrong`, a call that conforms."""
     declared = expect(asked, {}, PROFILE)
     facts = Facts("sdpa", "float32", "cpu", "", asked.outputs, sizes=asked.sizes())
     judged = Evidence(name, facts, asked, declared, PROFILE)
@@ -66,7 +66,7 @@ TWICE = "every wrong number is 2 times the expected number"
         (in_rows((1, EVERY, 4)), "only in some of the rows of the last query"),
         (in_rows((1,)), "in exactly the rows of the last batch element"),
         (in_rows((EVERY, slice(1, 3))), "in exactly the rows of heads after the first"),
-        (in_rows((EVERY, EVERY, 3, 2), (0, 1, 4)), ""),  # rows of most queries are no place
+        (in_rows((EVERY, EVERY, 3, 2), (0, 1, 4)), ""),  # rows of most queries are not reported as a place
         (in_rows((EVERY,)), ""),  # everywhere
     ],
 )
@@ -99,14 +99,14 @@ def test_rows_of_blocks() -> None:
     attended[0, 0, 3, :4] = False
     places = {name: np.flatnonzero(rows(attended)).tolist() for name, rows in ROWS.items()}
     assert places["in which the first 4 keys are masked"] == [3]
-    assert places["in which the first 8 keys are masked"] == []  # there are no more
+    assert places["in which the first 8 keys are masked"] == []  # there are only 7 keys
     assert places["of the first 4 queries"] == [0, 1, 2, 3]
     assert places["of queries after the first 8"] == [8, 9, 10, 11, 12]
     assert places["of queries after the last full block of 4"] == [12]
 
 
 def test_a_padded_query_is_seen_by_its_own_key() -> None:
-    """An outer product of padding hides rows 3 and 4, too: keys 3 and 4 are hidden from all."""
+    """Keys 3 and 4 are masked for all queries; an outer product of the padding masks queries 3 and 4, too."""
     padding = np.ones((1, 1, 1, KEYS), dtype=bool)
     padding[..., 3:5] = False
     found = localise([cell(problem(padding), in_rows((EVERY, EVERY, slice(3, 5))))], (), 0)
@@ -142,9 +142,9 @@ def test_what_conforms_there_is_counted() -> None:
 
 def test_the_smallest_condition_around_the_failures() -> None:
     """
-    Of four calls without weights one has scale; of two with weights both have.
+    Of four calls without weights, one has a scale; all calls with weights have one.
 
-    Only the last fails: weights leave one that conforms, weights and an item alone none.
+    The failing call returns weights. If calls with one batch element conform, its condition needs batch > 1 as well.
     """
     plain = [cell(problem()) for _ in range(3)]
     scaled = cell(problem().but(scale=0.5))
@@ -160,7 +160,7 @@ def test_the_smallest_condition_around_the_failures() -> None:
 
 
 def test_nothing_is_said_of_what_holds_for_most_calls() -> None:
-    """One fails of four that are alike: no condition, no place."""
+    """One of four equal calls fails: there is no condition and no place."""
     sine = {
         "output": np.sin(np.arange(BATCH * HEADS * QUERIES * DIM, dtype=float)).reshape(BATCH, HEADS, QUERIES, DIM)
         + 2.0
@@ -171,7 +171,7 @@ def test_nothing_is_said_of_what_holds_for_most_calls() -> None:
 
 
 def test_a_diagnosis_says_where_its_unexplained_cells_lie() -> None:
-    """Two calls with a scale are off in the last query; without one all is right."""
+    """Two calls with a scale are wrong in the last query; calls without a scale conform."""
     off = {"output": np.zeros((BATCH, HEADS, QUERIES, DIM))}
     off["output"][:, :, 4] = np.arange(1.0, DIM + 1.0)
     wrong = [cell(problem().but(scale=scale), off, f"scaled {scale}") for scale in (0.25, 0.5)]
@@ -181,7 +181,7 @@ def test_a_diagnosis_says_where_its_unexplained_cells_lie() -> None:
 
 
 def times(factor: float, columns: slice = EVERY) -> Evidence:
-    """A call in which these columns are so many times what they must be."""
+    """A call in which these columns are `factor` times their expected values."""
     asked = problem()
     right = expect(asked, {}, PROFILE).reply["output"].values
     off = np.zeros_like(right)

@@ -1,4 +1,4 @@
-"""What explains a reply brings it nearer, in its largest error or in all of them together."""
+"""A dialect that explains a reply is closer to it, in the largest error or in all errors together."""
 
 import numpy as np
 import pytest
@@ -15,14 +15,14 @@ GOT = np.zeros(SHAPE)
 
 
 def off_by(largest: float, rest: float) -> dict[str, Expected]:
-    """An answer from which GOT is off by so much in one element, and by so much in the fourteen others."""
+    """An answer that differs from GOT by `largest` in one element, and by `rest` in the fourteen others."""
     values = np.full(SHAPE, rest)
     values[1, 2] = largest
     return {"output": Expected(values, "float32")}
 
 
 def declared(values: dict[str, Expected]) -> Expectation:
-    """With a tolerance of 1 everywhere."""
+    """The expectation with these values and a tolerance of 1 everywhere."""
     one, nothing = np.ones(SHAPE), np.zeros(SHAPE)
     return Expectation({}, values, {"output": Bound(one, nothing, one, one.astype(bool), one, nothing)})
 
@@ -30,7 +30,7 @@ def declared(values: dict[str, Expected]) -> Expectation:
 @pytest.mark.parametrize(
     ("before", "under", "found"),
     [
-        ((9.0, 0.5), (6.0, 0.5), True),  # the largest error falls by half as much again
+        ((9.0, 0.5), (6.0, 0.5), True),  # the largest error falls by a factor of 1.5
         ((9.0, 0.5), (8.0, 0.5), False),
         ((9.0, 2.0), (9.0, 0.1), False),  # 9^2 + 14 * 2^2 = 137 against 81: less than twice as far off
         ((9.0, 6.0), (9.0, 0.1), True),  # 9^2 + 14 * 6^2 = 585 against 81

@@ -1,4 +1,4 @@
-"""Pairs of deviations are tried on the cells with the fewest masks first, and not where they cannot explain more."""
+"""Pairs of deviations are tried on the cells with the fewest masks first, and only where they can explain more."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def poisoned(evidence: Evidence) -> Evidence:
 
 
 def fully_masked(evidence: Evidence) -> Evidence:
-    """The same cell with a row that attends to no key."""
+    """The same cell with a fully masked row."""
     (operand,) = evidence.problem.mask_operands
     allowed = np.broadcast_to(operand.values, (*operand.values.shape[:2], 5, 7)).copy()
     allowed[:, :, 1] = False
@@ -56,7 +56,7 @@ def test_a_mistake_that_shows_without_a_mask_shows_with_one(one: Evidence, other
 
 
 def tried(cells: list[Evidence], monkeypatch: pytest.MonkeyPatch) -> tuple[list[Change], set[str]]:
-    """The pairs that are found, and the cases on which pairs are tried."""
+    """The pairs that are found, and the cases on which they are tried."""
     explained_by, seen = Evidence.explained_by, set()
 
     def watched(self: Evidence, change: Change) -> bool:
@@ -89,7 +89,7 @@ def test_a_pair_that_shows_with_a_mask_only_is_found() -> None:
 
 
 def test_two_mistakes_that_were_found_are_combined_before_others_are_sought(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A causal loop over tiles of 128 keys would explain the calls that show both, and those that show one."""
+    """A causal loop over tiles of 128 keys would explain the calls that show both mistakes, and those that show one."""
     ignored, dropped = {"causal_mask": "ignored"}, {"key_tail": "last_dropped"}
     calls = [flagged(*size) for size in SIZES]
     cells = [cell(call, ignored) for call in calls[:2]]
@@ -109,7 +109,7 @@ def test_two_mistakes_that_were_found_are_combined_before_others_are_sought(monk
 
 
 def test_of_pairs_that_explain_as_much_the_cheapest_comes_first() -> None:
-    """Where every causal row shows the first 8 keys anyway, many tiles do the same as a causal mask that is ignored."""
+    """The calls have 7 keys, so unmasked tiles of 8 or more keys do the same as an ignored causal mask."""
     both = {"key_tail": "last_dropped", "causal_mask": "ignored"}
     cells = [cell(flagged(*size), both) for size in SIZES[:3]]
     found = [dict(each.change) for each in pairs(cells, [(("key_tail", "last_dropped"),)])]
@@ -144,7 +144,7 @@ def test_a_deviation_of_a_larger_cause_replaces_that_of_a_smaller_one() -> None:
 
 @pytest.mark.parametrize("mistake", [("scale", "none"), ("value_path", "reversed"), ("softmax_axis", "queries")])
 def test_a_number_is_measured_beside_a_mistake_that_shows_in_every_call(mistake: tuple[str, str]) -> None:
-    """Neither explains a call alone, and a number has too many values to be tried in pairs."""
+    """Neither mistake explains a call alone, and a number has too many values to be tried in pairs."""
     both = {mistake[0]: mistake[1], "softmax_denominator": "plus_0.037"}
     found = diagnosis.diagnose([cell(plain(*size), both) for size in SIZES])
     assert [dict(cause.candidate.change) for cause in found.causes] == [both]
@@ -152,7 +152,7 @@ def test_a_number_is_measured_beside_a_mistake_that_shows_in_every_call(mistake:
 
 
 def test_a_second_deviation_that_only_widens_the_bound_is_no_part_of_a_pair() -> None:
-    """Where values are summed without their weights, no scale changes the output; a larger one widens its bound."""
+    """If values are summed without weights, the scale does not change the output, but a larger one widens its bound."""
     summed = ("value_path", "summed")
     asked = plain(2, 5, 7)
     asked = asked.but(query=64.0 * asked.query, scale=0.01)
@@ -164,7 +164,7 @@ def test_a_second_deviation_that_only_widens_the_bound_is_no_part_of_a_pair() ->
 
 
 def test_of_deviations_with_the_same_answers_the_cheapest_is_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Adding 0 to masked logits ignores the mask; its bound is wider in some call that has another mistake as well."""
+    """Adding 0 to masked logits ignores the mask; its bound is wider in a call that also has another mistake."""
     ignored, adds = ("use[padding]", "ignored"), ("mask_fill", "adds_0")
     cells = [replace(cell(padded(*size), dict([ignored])), found=()) for size in SIZES]
     inexact = bent(padded(1, 11, 7), BY)
@@ -181,7 +181,7 @@ def test_of_deviations_with_the_same_answers_the_cheapest_is_the_cause(monkeypat
 
 
 def test_a_cheaper_deviation_that_other_calls_contradict_is_not_the_cause() -> None:
-    """For a single key, an added number and an ignored mask are the same; other calls show that it is not ignored."""
+    """With a single key, an added number equals an ignored mask; other calls show that the mask is not ignored."""
     fills = ("mask_fill", "adds_-100")
     every = padded(1, 5, 1)
     cells = [replace(cell(every, dict([fills])), found=()), *(cell(padded(*size), {}) for size in SIZES)]

@@ -1,7 +1,7 @@
 """
-Mistakes in plain NumPy: the wrong reply is computed here, without the oracle, and the diagnosis gives its name.
+Mistakes in plain NumPy: the wrong reply is computed here, without the oracle, and the diagnosis names it.
 
-There is one mistake at least for each decision that has deviations.
+There is at least one mistake for each decision that has deviations.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,11 +31,11 @@ SQUARE = ((2, 5, 5), (5, 7, 7), (2, 17, 17))
 
 LOWEST = -float(np.finfo(np.float32).max)
 
-# Some masks of a problem are made for its sizes.
+# Makes a mask for the sizes of a problem.
 MaskOf = Callable[[Problem], MaskOperand]
 
 
-# ---- attention, right ------------------------------------------------------------------------------------------
+# ---- correct attention -----------------------------------------------------------------------------------------
 
 
 def scores(p: Problem) -> Array:
@@ -51,7 +51,7 @@ def hidden(logits: Array, allowed: Any) -> Array:
 
 
 def softmax(logits: Array, axis: int = -1) -> Array:
-    """A row without a key is zero."""
+    """The softmax; a fully masked row is zero."""
     top = logits.max(axis=axis, keepdims=True)
     exponentials = np.exp(logits - np.where(np.isfinite(top), top, 0.0))
     total = exponentials.sum(axis=axis, keepdims=True)
@@ -82,7 +82,7 @@ def layer(
     activation: Callable[[Array], Array] = lambda rows: rows,
     **other: Array,
 ) -> Array:
-    """A layer with biases; other: parameters in place of its own."""
+    """The output of a layer with biases; other: parameters that replace its own."""
     w = {**p.params, **other}
     rows = inputs or (p.query, p.key, p.value)
     query, key, value = (
@@ -104,7 +104,7 @@ def calls(*masks: MaskOf, sizes: Sequence[tuple[int, int, int]] = SIZES, **field
 
 
 def far_apart() -> list[Problem]:
-    """Logits so far apart that most weights are zero, although they were not before the maximum rose."""
+    """Calls with logits so far apart that most weights are zero, but not until the maximum rises."""
     return [each.but(query=each.query * 600.0) for each in calls()]
 
 
@@ -117,7 +117,7 @@ def layers(*masks: MaskOf, sizes: Sequence[tuple[int, int, int]] = SIZES, **fiel
 
 
 def drawn(p: Problem, heads: int = 1) -> Array:
-    """Seven of ten positions, and at least one key for each query."""
+    """About seven of ten positions, and at least one key for each query."""
     allowed = np.random.default_rng(p.seq_len_k).random((1, heads, p.seq_len_q, p.seq_len_k)) < 0.7
     queries = np.arange(p.seq_len_q)
     allowed[:, :, queries, (queries + 1) % p.seq_len_k] = True
@@ -133,7 +133,7 @@ def holes_of_each_head(p: Problem) -> MaskOperand:
 
 
 def fully_masked_row(p: Problem) -> MaskOperand:
-    """The second query attends no key."""
+    """A mask in which the second query is fully masked."""
     allowed = drawn(p)
     allowed[:, :, 1] = False
     return MaskOperand("mask", ("attention",), "bool", allowed)
@@ -148,31 +148,31 @@ def infinities(p: Problem) -> MaskOperand:
 
 
 def row(p: Problem) -> MaskOperand:
-    """One row for all queries."""
+    """A mask with one row for all queries."""
     return MaskOperand("mask", ("attention",), "bool", drawn(p)[:, :, :1])
 
 
 def column(p: Problem) -> MaskOperand:
-    """One column for all keys."""
+    """A mask with one column for all keys."""
     return MaskOperand("mask", ("attention",), "bool", (np.arange(p.seq_len_q) % 3 > 0)[None, None, :, None])
 
 
 def late_keys(p: Problem) -> MaskOperand:
-    """The first query attends keys after the first four alone."""
+    """A mask in which the first query attends exactly the keys after the first four."""
     allowed = drawn(p)
     allowed[:, :, 0] = np.arange(p.seq_len_k) >= 4
     return MaskOperand("mask", ("attention",), "bool", allowed)
 
 
 def a_block_hidden(p: Problem) -> MaskOperand:
-    """The first query attends no key of the second block of four."""
+    """A mask in which the first query attends exactly the keys outside the second block of four."""
     allowed = drawn(p)
     allowed[:, :, 0] = np.arange(p.seq_len_k) // 4 != 1
     return MaskOperand("mask", ("attention",), "bool", allowed)
 
 
 def padding(p: Problem) -> MaskOperand:
-    """The last two keys of the first batch element are padding."""
+    """A mask in which the last two keys of the first batch element are padding."""
     allowed = np.ones((p.batch, 1, 1, p.seq_len_k), dtype=bool)
     allowed[0, ..., -2:] = False
     return MaskOperand("padding", ("key_padding",), "bool", allowed)
@@ -195,7 +195,7 @@ def causal(p: Problem) -> MaskOperand:
 
 
 def window(p: Problem) -> MaskOperand:
-    """Two keys to the left and one to the right, from the position after the past."""
+    """A window of two keys to the left and one to the right, counted from the position after the past."""
     left, right = 2 - p.past, 1 + p.past
     allowed = (ahead(p) >= -left) & (ahead(p) <= right)
     return MaskOperand("window", ("window",), "flag", allowed[None, None], window=(left, right))
@@ -220,7 +220,7 @@ def given(p: Problem, slot: str) -> Array:
 
 
 def with_nan(problems: Iterable[Problem], name: str) -> list[Problem]:
-    """The last key or value of the first batch element is NaN, which is padding."""
+    """The problems with NaN in the last key or value of the first batch element, which is padding."""
     changed = []
     for each in problems:
         array = getattr(each, name).copy()
@@ -230,7 +230,7 @@ def with_nan(problems: Iterable[Problem], name: str) -> list[Problem]:
 
 
 def with_infinity(problems: Iterable[Problem]) -> list[Problem]:
-    """One number of the second value is infinite, and all queries attend it."""
+    """The problems with one infinite number in the second value, which all queries attend."""
     changed = []
     for each in problems:
         value = each.value.copy()
@@ -240,7 +240,7 @@ def with_infinity(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def learned(problems: Iterable[Problem]) -> list[Problem]:
-    """With a learned key and value, which are appended."""
+    """The problems with an appended learned key and value."""
     drawn = np.random.default_rng(5)
     sizes = {"bias_k": HEADS * DIM, "bias_v": HEADS * VALUE_DIM}
     rows = {name: round_to(drawn.standard_normal(size), "float32") for name, size in sizes.items()}
@@ -251,17 +251,17 @@ def learned(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def through(weights_of: Callable[[Problem], Array]) -> Callable[[Problem], Array]:
-    """The output of other weights."""
+    """A function that returns the output of these weights."""
     return lambda p: np.asarray(weights_of(p) @ p.value)
 
 
 def seeing(allowed: Callable[[Problem], Any]) -> Callable[[Problem], Array]:
-    """The output of another mask."""
+    """A function that returns the output under this mask."""
     return through(lambda p: softmax(hidden(scores(p), allowed(p))))
 
 
 def values_not_rescaled(length: int) -> Callable[[Problem], Array]:
-    """A loop over blocks of keys that rescales the sum of exponentials, and forgets the values."""
+    """A loop over blocks of keys that rescales the sum of exponentials, but not the weighted values."""
 
     def attention(p: Problem) -> Array:
         logits = scores(p)
@@ -296,7 +296,7 @@ def unguarded_loop(p: Problem) -> Array:
 
 
 def parts_unguarded(p: Problem) -> Array:
-    """Blocks of four keys by themselves, put together at the end; a block without a key gives -inf - -inf."""
+    """Blocks of four keys are computed separately and combined at the end; a fully masked block gives -inf - -inf."""
     logits = hidden(scores(p), given(p, "mask"))
     starts = range(0, p.seq_len_k, 4)
     tops = [logits[..., n : n + 4].max(axis=-1, keepdims=True) for n in starts]
@@ -309,7 +309,7 @@ def parts_unguarded(p: Problem) -> Array:
 
 
 def mask_by_columns(p: Problem) -> Array:
-    """The numbers of the mask in memory are taken for those of its transpose."""
+    """The mask whose memory is read as that of its transpose."""
     return given(p, "mask").reshape(1, 1, p.seq_len_k, p.seq_len_q).swapaxes(-1, -2)
 
 
@@ -333,7 +333,7 @@ def denominator_plus(number: float) -> Callable[[Problem], Array]:
 
 
 def whole_tiles_alone(p: Problem) -> Array:
-    """A loop over tiles of eight keys for tiles of four queries; it leaves out the tile in which the last one ends."""
+    """A loop over tiles of eight keys for tiles of four queries; it omits the key tile in which the last query ends."""
     limit = (query(p) // 4 + 1) * 4 // 8 * 8
     return seeing(lambda p: (ahead(p) <= 0) & (key(p) < limit))(p)
 
@@ -392,7 +392,7 @@ def heads_for_positions(q: Array, k: Array, v: Array) -> Array:
 
 
 def appended_first(p: Problem) -> Array:
-    """The learned key comes first; the mask has one column more at its end."""
+    """The learned key comes first, but the mask gets its additional column at the end."""
     learned_key, learned_value = (p.params[name].reshape(1, HEADS, 1, -1) for name in ("bias_k", "bias_v"))
 
     def attention(q: Array, k: Array, v: Array) -> Array:
@@ -413,17 +413,17 @@ def padded_queries_zeroed(p: Problem) -> Array:
 
 
 def packed_as_qvk(p: Problem) -> Array:
-    """The second third of the packed weights is taken for that of the value, the last for that of the key."""
+    """The second third of the packed weights is used for the value, and the last third for the key."""
     key, value = ({"w": p.params["w" + name], "b": p.params["b" + name]} for name in "kv")
     return layer(p, wk=value["w"], bk=value["b"], wv=key["w"], bv=key["b"])
 
 
 def unnormalised_on_the_way_back(_: Problem) -> dict[str, Array]:
     """
-    Three logits 2, 3 and 5, to each of which the lowest number is added, so that all weights are 1/3.
+    The lowest number is added to each of three logits 2, 3 and 5, so all weights are 1/3.
 
     Values 0, 3 and 9 give the output 4. The gradient of each weight is 0, 3, 9; of each logit -4/3, -1/3, 5/3; of the
-    query (-8 - 3 + 25) / 3. Whoever takes the weights for 1 on the way back has three times as much.
+    query (-8 - 3 + 25) / 3. A backward pass that takes the weights to be 1 returns three times as much.
     """
     return {
         "output": np.full((1, 1, 1, 1), 4.0),
@@ -446,7 +446,7 @@ def differentiated() -> list[Problem]:
 @dataclass(frozen=True)
 class Mistake:
     """
-    A mistake, and the name that the diagnosis must give it.
+    A mistake and the name that the diagnosis must report.
 
     name: `decision=name`, or the name of an arithmetic. calls: the calls that are made; the mistake shows in some.
     wrong: call -> output, or outputs by name. ties: other names under which the replies to these calls are the same.
@@ -460,11 +460,11 @@ class Mistake:
     dtype: str = "float32"
 
 
-# A finite number in place of -inf leaves the mean of all values, too.
+# A finite number in place of -inf gives the mean of all values, too.
 OF_A_MEAN = ("mask_fill=minus_1e9", "mask_fill=finite_minimum")
-# The weights of the query and of the output are square.
+# The weights of the query projection and of the output projection are square.
 WIDE: dict[str, Any] = {"widths": (HEADS * DIM, 19, 23), "output_dim": HEADS * VALUE_DIM}
-# Query, key and value have weights of one shape.
+# The weights of query, key and value have the same shape.
 ALIKE: dict[str, Any] = {"value_dim": DIM, "widths": (17, 17, 17)}
 PAST: dict[str, Any] = {"past": 3}
 
@@ -642,7 +642,7 @@ def answered(p: Problem, made: Array | Mapping[str, Array], dtype: str = "float3
 
 
 def causes_of(cells: Sequence[Evidence]) -> list[tuple[list[str], Condition]]:
-    """Of each cause its name and those of its ties, and its first condition; nothing is left unexplained."""
+    """For each cause, its name, those of its ties, and its first condition; checks that no cell is unexplained."""
     found = diagnose(cells)
     assert found.unexplained == ()
     return [([named(each.candidate) for each in (cause, *cause.ties)], cause.guards[0]) for cause in found.causes]
@@ -655,7 +655,7 @@ def test_a_mistake_has_its_name_in_every_call(mistake: Mistake) -> None:
 
 
 def right(p: Problem) -> Array:
-    """Attention under every mask."""
+    """The correct output under all masks of the problem."""
     added = [each.values for each in p.mask_operands if each.element == "float"]
     logits = sum(added, start=scores(p))
     for each in p.mask_operands:
@@ -713,7 +713,7 @@ def test_two_mistakes_at_once_are_one_cause() -> None:
 
 
 def test_a_finite_fill_that_lets_nan_through_is_two_known_deviations_and_no_fitted_number() -> None:
-    """A fill of -100 would explain every cell too: NaN leaks by its weight of 4e-44, and an empty row is the mean."""
+    """A fill of -100 would explain every cell too: NaN leaks by a weight of 4e-44; a fully masked row is the mean."""
 
     def filled(p: Problem) -> Array:
         allowed = np.logical_and.reduce(np.broadcast_arrays(*(each.values for each in p.mask_operands)))
@@ -730,7 +730,7 @@ def test_a_finite_fill_that_lets_nan_through_is_two_known_deviations_and_no_fitt
 
 
 def test_three_deviations_that_one_call_shows_are_three_causes() -> None:
-    """The scale is wrong in every call. With NaN and an empty row in one call, three deviations show there."""
+    """The scale is wrong in every call. With NaN and a fully masked row, one call shows three deviations."""
 
     def filled(p: Problem) -> Array:
         allowed = np.logical_and.reduce(np.broadcast_arrays(*(each.values for each in p.mask_operands)))
@@ -747,7 +747,7 @@ def test_three_deviations_that_one_call_shows_are_three_causes() -> None:
 
 
 def test_of_causes_that_cost_the_same_the_one_that_explains_every_call_is_told() -> None:
-    """The keys after the last full block of 4 are dropped: the last key in four calls, in one call the last three."""
+    """The keys after the last full block of 4 are dropped: the last key in three calls, the last three keys in one."""
     sizes = ((2, 5, 17), (5, 7, 5), (2, 7, 29), (2, 19, 7))
     wrong = seeing(lambda p: key(p) < p.seq_len_k // 4 * 4)
     cells = [answered(p, wrong(p)) for p in calls(sizes=sizes)]
@@ -755,7 +755,7 @@ def test_of_causes_that_cost_the_same_the_one_that_explains_every_call_is_told()
 
 
 def test_zeros_have_no_name() -> None:
-    """Keys after the last full block of 128 are all keys in these calls; any source of zeros gives the same."""
+    """All calls except the longest have no full block of 128 keys; any source of zeros gives the same reply."""
     zeros = [(p, np.zeros((*p.query.shape[:-1], p.value_dim))) for p in calls(sizes=(*SIZES, (2, 5, 131)))]
     found = diagnose([answered(*each) for each in zeros])
     assert found.causes == ()
@@ -763,7 +763,7 @@ def test_zeros_have_no_name() -> None:
 
 
 def test_two_mistakes_in_different_calls_are_two_causes() -> None:
-    """The padding is ignored; without a mask the last query is zero."""
+    """In calls with padding, the padding is ignored; in calls without a mask, the last query is zero."""
     cells = [answered(p, right(p.but(mask_operands=()))) for p in calls(padding)]
     cells += [answered(p, last_query_zero(p)) for p in calls()]
     found = {names[0]: condition for names, condition in causes_of(cells)}

@@ -1,4 +1,4 @@
-"""Subjects that were asked the same and answered the same are searched once; whatever differs is searched again."""
+"""Subjects with the same calls and the same replies are searched once; any difference is searched again."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +17,7 @@ LIE = {"polarity[padding]": "ignore"}
 
 
 def counted(function: Callable[..., Any], asked: list[str]) -> Callable[..., Any]:
-    """The same function, which writes down that it was called."""
+    """The same function; each call appends its name to `asked`."""
 
     def called(*given: Any) -> Any:
         asked.append(function.__name__)
@@ -42,11 +42,11 @@ def test_a_second_subject_with_the_same_replies_is_worked_out_at_no_cost(monkeyp
     assert not asked
     assert [each.candidate for each in first.causes] == [each.candidate for each in second.causes]
     assert diagnose(cells).causes
-    assert asked  # what shares nothing is worked out again
+    assert asked  # cells without shared caches are computed again
 
 
 def keys(one: Evidence, other: Evidence) -> tuple[bool, bool]:
-    """Whether two cells share what is known of the call, and of the reply."""
+    """Whether two cells share the cache of the call, and the cache of the reply."""
     shared: Shared = {}
     here, there = one.sharing(shared), other.sharing(shared)
     return here.of_call is there.of_call, here.of_reply is there.of_reply

@@ -66,7 +66,7 @@ def test_an_accepted_deviation_is_marked_if_another_cause_fails_all_its_calls() 
 
 
 def _alike(second: Dialect) -> tuple[list[Evidence], list[Cause]]:
-    """Two calls that no condition distinguishes; the first shows both mistakes."""
+    """Two calls that no condition distinguishes, and their causes; the first shows both mistakes."""
     cells = [cell(padded(2, 5, 7), BOTH), cell(padded(2, 5, 7), second)]
     causes = [Cause(Candidate(tuple(BOTH.items())), (always(),), (cells[0],), (), 8.0)]
     return cells, causes + [Cause(Candidate(tuple(second.items())), (always(),), (cells[1],))] * bool(second)
@@ -80,7 +80,7 @@ def test_a_mistake_that_shows_under_no_condition_is_not_separated() -> None:
 
 
 def test_mistakes_under_the_same_condition_stay_together() -> None:
-    """The condition is paid once for the pair, and would be paid twice for two deviations."""
+    """The condition costs once for the pair; it would cost twice for two separate deviations."""
     found = diagnose(subject(lambda p: BOTH if p.batch == 1 else {}))
     assert [(change, when) for change, when, _ in reported(found.causes)] == [(BOTH, Condition(sizes={"batch": 1}))]
     assert found.separated == ()
@@ -90,7 +90,7 @@ def test_mistakes_under_the_same_condition_stay_together() -> None:
 def test_a_call_that_shows_two_known_mistakes_at_once_is_explained(
     without: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pair for a single call would cost more than the call; two deviations that are paid cost nothing."""
+    """A pair for a single call would cost more than the call; two deviations that are already known cost nothing."""
     for step in without:
         monkeypatch.setattr(Search, step, lambda _: None)
     sizes = [size for size in SIZES if size[0] > 1]

@@ -1,4 +1,4 @@
-"""Numbers are read off replies: what was put in comes out, in the fewest digits that the reply tells."""
+"""Numbers are read from replies: the number that was put in is found, in the fewest digits that fit the reply."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def flag(offset: int = 0) -> MaskOperand:
 
 
 def told(decision: str, name: str, *masks: MaskOperand, dtype: str = "float64") -> dict[str, str]:
-    """What is read off the reply of an implementation that takes a decision in this way: decision -> name."""
+    """What is read from the reply of an implementation with this deviation: decision and prefix -> name."""
     asked_of, profile = random_sdpa(13, *masks, dtype=dtype), Profile.ordinary(dtype)
     actual = reply_under({decision: name}, asked_of, profile)
     suspect = Suspect(asked_of, expect(asked_of, {}, profile), profile, actual)
@@ -54,7 +54,7 @@ def told(decision: str, name: str, *masks: MaskOperand, dtype: str = "float64") 
 
 
 def near(name: str, prefix: str, number: float) -> bool:
-    """Whether a name has this number in it, as far as the digits of a name go."""
+    """Whether a name contains this number, to the precision of a name."""
     return float(name.removeprefix(prefix)) == pytest.approx(number, rel=1e-5)
 
 
@@ -105,7 +105,7 @@ def test_one_mask_alone_says_nothing_of_the_others() -> None:
 
 
 def test_all_fills_of_one_mask_that_a_reply_does_not_distinguish_are_told() -> None:
-    """A row that the mask masks fully is uniform under every low fill; few calls have two masks."""
+    """A fully masked row of the mask is uniform under every low fill; few calls have two masks."""
     asked_of, profile = random_sdpa(13, fully_masked(), flag(KEYS), dtype="float64"), Profile.ordinary("float64")
     actual = reply_under({"mask_fill": "puts_-1e9"}, asked_of, profile)
     found = list(solved(Suspect(asked_of, expect(asked_of, {}, profile), profile, actual)))
@@ -193,7 +193,7 @@ def test_a_number_is_a_cause_of_all_that_fails(decision: str, name: str) -> None
 
 @pytest.mark.parametrize("number", [float(np.log(1e-9)), float(np.log(3e-7))])
 def test_a_number_with_many_digits_is_one_cause_in_float64(number: float) -> None:
-    """Each call determines it to some digits; those with large masked values to more than the others."""
+    """Each call determines some digits of the number; calls with large masked values determine more."""
     calls = [padded(*size, "float64") for size in SIZES]
     large = [
         call.but(value=np.where(call.allowed()[:, :, :1].swapaxes(-1, -2), call.value, 100.0)) for call in calls[-2:]
@@ -207,7 +207,7 @@ def test_a_number_with_many_digits_is_one_cause_in_float64(number: float) -> Non
 
 
 def test_fits_start_from_guesses_with_different_effects(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fills of -100, -1000 and -10000 have the same effect, and none of them leads to -20.7."""
+    """Fills of -100, -1000 and -10000 have the same effect, and no fit from them reaches -20.7."""
     monkeypatch.setattr(candidates, "BEST", 2)
     call = padded(2, 5, 7, "float64")
     call = call.but(value=np.where(call.allowed()[:, :, :1].swapaxes(-1, -2), call.value, 1e5))
@@ -216,7 +216,7 @@ def test_fits_start_from_guesses_with_different_effects(monkeypatch: pytest.Monk
 
 
 def test_the_number_that_changes_nothing_is_no_cause() -> None:
-    """Beside a fill that explains the reply, an epsilon of 0 explains it as well."""
+    """Together with a fill that explains the reply, an epsilon of 0 explains it too."""
     (kind,) = (each for each in MEASURED if each.decision == "softmax_denominator")
     fill = ("mask_fill", "adds_-5")
     suspect = cell(padded(2, 5, 7, "float64"), dict([fill])).suspect()
@@ -233,7 +233,7 @@ def test_the_number_that_changes_nothing_is_no_cause() -> None:
     ],
 )
 def test_two_numbers_that_show_in_every_call_are_one_cause(both: dict[str, str]) -> None:
-    """All calls here have one head_dim, so a scale of another form can explain them as well."""
+    """All calls here have the same head_dim, so a scale of another form can explain them as well."""
     (cause,) = diagnose([cell(plain(*size), both) for size in SIZES]).causes
     assert both in [dict(each.candidate.change) for each in (cause, *cause.ties)]
     assert len(cause.cells) == len(SIZES)

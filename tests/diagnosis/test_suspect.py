@@ -1,4 +1,4 @@
-"""A reply held against other dialects, where the scores are declared as coarse as they may be."""
+"""A reply is compared with other dialects; the declared dtype of the scores is as coarse as allowed."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ MASKED = {"softmax_maximum": "of_masked_keys"}
 
 
 def two_items() -> Problem:
-    """Keys of value 1 and 3 are attended; a masked one has a logit that is greater by 120, and by 20."""
+    """Attended keys have values 1 and 3; the logit of a masked key is greater, by 120 or by 20."""
     key = np.array([[[[0.0], [0.0], [120.0]]], [[[0.0], [0.0], [20.0]]]])
     value = np.tile([[1.0], [3.0], [50.0]], (2, 1, 1, 1))
     shown = MaskOperand("mask", ("attention",), "bool", np.array([[[[1, 1, 0]]]], dtype=bool))
@@ -29,8 +29,8 @@ def two_items() -> Problem:
     ("output", "explained"),
     [
         ([0.0, 0.0], True),  # exp(-20) is zero in float16
-        ([0.0, 2.0], True),  # and is not in float32, in which exp(-120) is
-        ([2.0, 2.0], False),  # what is declared
+        ([0.0, 2.0], True),  # in float32, exp(-20) is not zero, but exp(-120) is
+        ([2.0, 2.0], False),  # the declared answer
         ([2.0, 0.0], False),
     ],
 )
@@ -49,7 +49,7 @@ def test_numbers_of_either_arithmetic_are_those_that_are_told() -> None:
 
 @pytest.mark.parametrize(("decision", "name"), [("softmax_maximum", "of_all"), ("mask_fill", "times_infinity")])
 def test_another_maximum_of_what_is_nan_is_no_evidence(decision: str, name: str) -> None:
-    """An implementation may take such a maximum for none; what else makes NaN of finite rows is evidence."""
+    """An implementation may ignore NaN in the maximum; any other cause of NaN in finite rows is evidence."""
     query = np.ones((1, 1, 2, 1))
     query[0, 0, 0] = np.nan
     shown = MaskOperand("mask", ("attention",), "bool", np.array([[[[1, 1, 0]]]], dtype=bool))
@@ -63,7 +63,7 @@ def test_another_maximum_of_what_is_nan_is_no_evidence(decision: str, name: str)
 
 @pytest.mark.parametrize(("off", "explained"), [(0.0, True), (2.0**-24, True), (2.0**-12, False)])
 def test_a_result_in_a_coarser_dtype_may_have_its_roundings(off: float, *, explained: bool) -> None:
-    """float64 is declared; the reply is float32, and off by one of its roundings, or by 4,096 of them."""
+    """float64 is declared. The reply is float32 and differs by up to one of its roundings, or by 4,096 of them."""
     problem, profile = sdpa(*np.ones((3, 1, 1, 2, 3)) / 3.0), Profile.uniform("float64")
     declared = expect(problem, {}, profile)
     actual = {"output": to_tensor(round_to(declared.reply["output"].values * (1 + off), "float32"), "float32")}
@@ -74,7 +74,7 @@ def test_a_result_in_a_coarser_dtype_may_have_its_roundings(off: float, *, expla
 
 @pytest.mark.parametrize(("logit", "nan"), [(80.0, False), (300.0, False), (800.0, True)])
 def test_scores_have_the_range_of_a_finer_result(logit: float, *, nan: bool) -> None:
-    """The exponential overflows at 88 in float32 and at 709 in float64, in which the reply was computed."""
+    """The exponential overflows at 88 in float32 and at 709 in float64; the reply is computed in float64."""
     problem, profile = one_query([logit, logit], [2.0, 4.0], dtype="float32"), Profile.uniform("float32")
     declared = expect(problem, {}, profile)
     actual = {"output": to_tensor(np.full((1, 1, 1, 1), np.nan if nan else 3.0), "float64")}
@@ -86,7 +86,7 @@ def test_scores_have_the_range_of_a_finer_result(logit: float, *, nan: bool) -> 
 
 @pytest.mark.parametrize(("factor", "conforms"), [(1.0, True), (1.0 + 2.0**-12, False)])
 def test_equal_weights_that_are_added_one_by_one_are_a_worst_case(factor: float, *, conforms: bool) -> None:
-    """Each of 256 weights of exp(-17) is less than half a unit in the last place of the sum, 1, and is lost."""
+    """Each of 256 weights exp(-17) is less than half a unit in the last place of the sum, 1, so it is lost."""
     logits = np.array([7.0, *np.zeros(256)], dtype=np.float32)
     shown = MaskOperand("mask", ("attention",), "bool", np.arange(257).reshape(1, 1, 1, 257) == 0)
     values = np.array([1.0, *np.full(256, 100.0)], dtype=np.float32)

@@ -1,4 +1,4 @@
-"""What is odd about effective weights: each kind of phrase on few numbers, worked by hand."""
+"""Facts about wrong effective weights: each kind of phrase on a few numbers, worked by hand."""
 
 from collections.abc import Callable
 from typing import Any
@@ -40,7 +40,7 @@ def softmax(logits: Array) -> Array:
 
 
 def said(problem: Problem, actual: Array) -> tuple[str, ...]:
-    """All that is told of these weights, of which each may err by a part of 1e-9 of itself."""
+    """All facts that are reported for these weights, with a relative tolerance of 1e-9."""
     expected = weights(problem)
     return weight_facts(problem, expected, actual, 1e-9 * expected + 1e-12)
 
@@ -128,10 +128,10 @@ def test_leaked_places_are_those_of_the_mask() -> None:
 
 
 def test_a_tile_that_is_looked_up_by_its_first_query_leaks() -> None:
-    """A window of two: query 4 sees keys 3 and 4; tiles of 4 and 4 that it sees in part are left unmasked."""
+    """In a window of two, query 4 attends keys 3 and 4; tiles of 4 x 4 that it attends in part are left unmasked."""
     query, key = np.arange(8)[:, None], np.arange(8)
     problem = masked((key <= query) & (key >= query - 1))
-    seen = np.array([[1, 0], [1, 1]], dtype=bool).repeat(4, axis=0).repeat(4, axis=1)  # by query 0, by query 4
+    seen = np.array([[1, 0], [1, 1]], dtype=bool).repeat(4, axis=0).repeat(4, axis=1)  # by query 0 and by query 4
     actual = np.where(seen, 0.125, weights(problem))
     told = "are wrongly nonzero for tiles of 4 queries and 4 keys in which the first query attends some key"
     assert told in said(problem, actual)
@@ -163,7 +163,7 @@ def test_rows_that_add_up_to_less_have_a_name() -> None:
 
 
 def test_a_zero_key_that_nobody_asked_for() -> None:
-    """The sum of the exponentials is S; with two further terms of one it is S + 2."""
+    """The sum of the exponentials is S; with two more terms of 1 it is S + 2."""
     problem = problem_of()
     total = np.exp(evaluate(problem).state.logits).sum(axis=-1, keepdims=True)
     actual = weights(problem) * total / (total + 2.0)

@@ -1,4 +1,4 @@
-"""The hook of MkDocs that adds the reference pages, which are made from the code, to the site."""
+"""The MkDocs hook that adds the reference pages, which are generated from the code, to the site."""
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files

@@ -1,7 +1,7 @@
 """
-The pictures of README.md and docs/tutorial.md: the report of `conformance check --example`, opened in Chromium.
+Take the screenshots of README.md and docs/tutorial.md: the report on the function of `conformance check --example`.
 
-`nox -s pictures` takes them again; needed when the report looks different.
+`nox -s pictures` takes them again in Chromium. Run it when the look of the report changes.
 """
 
 import shutil
@@ -20,7 +20,7 @@ WIDTH = 1200
 
 
 def report(folder: Path) -> Path:
-    """Write the example, check it as the tutorial does, and give the page."""
+    """Write the example, check it as the tutorial does, and return the path of the report."""
     command = [sys.executable, "-m", "conformance", "check"]
     subprocess.run([*command, "--example"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     words = [*command, "my_attention.py:attention", "--out", "report", "--exit-zero", "-q"]
@@ -29,7 +29,7 @@ def report(folder: Path) -> Path:
 
 
 def take(page: Any, address: str) -> None:
-    """Three pictures: the finding, the matrix of failing cases, one cell."""
+    """Take three screenshots: the finding, the matrix of failing cases, and one cell."""
     page.goto(address)
     page.wait_for_selector("#grid tbody tr")
     page.screenshot(path=str(IMAGES / "finding.png"), clip=_down_to(page, "#matrix"))
@@ -43,18 +43,18 @@ def take(page: Any, address: str) -> None:
 
 
 def _section(page: Any, selector: str, height: int) -> dict[str, float]:
-    """The first rows of a section, over the whole width."""
+    """Return the clip of the top `height` pixels of a section, over the whole width."""
     y = page.locator(selector).bounding_box()["y"] + page.evaluate("window.scrollY")
     return {"x": 0, "y": y - 16, "width": WIDTH, "height": height}
 
 
 def _down_to(page: Any, selector: str) -> dict[str, float]:
-    """The page from its top to where a section begins."""
+    """Return the clip from the top of the page to the start of a section."""
     return {"x": 0, "y": 0, "width": WIDTH, "height": page.locator(selector).bounding_box()["y"]}
 
 
 def main() -> None:
-    """Take every picture."""
+    """Take every screenshot."""
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])

@@ -1,4 +1,4 @@
-"""Write docs/porting/, one page for each pair, from what `conformance port` reads off the installed frameworks."""
+"""Write docs/porting/: for each pair, the page that `conformance port` generates with the installed frameworks."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ PAIRS = (
 
 
 def page(here: str, there: str) -> Path:
-    """Where the page of a pair stands."""
+    """Return the path of the page of a pair."""
     return FOLDER / f"{here.partition('[')[0]}-to-{there.partition('[')[0]}.md"
 
 

@@ -1,5 +1,5 @@
 """
-The reference pages of the documentation site, made from the code: commands, Python API, file formats, deviations.
+The reference pages of the documentation site, generated from the code: commands, Python API, formats, deviations.
 
 MkDocs calls `pages` and `schemas` when it builds the site (hooks.py), so these pages cannot be out of date.
 """
@@ -22,7 +22,7 @@ from conformance.diagnosis.explanation import sentence
 from conformance.gate.formats import FORMATS, schema_text
 from conformance.spec import document as case_schema
 
-# Characters in a line of code: what fits into the column of text.
+# Characters in a line of code that fit into the text column.
 WIDTH = 96
 
 INTRODUCTIONS = {
@@ -65,7 +65,7 @@ def pages() -> dict[str, str]:
 
 
 def schemas() -> dict[str, str]:
-    """Path below docs/ -> JSON Schema; these files are linked from the page of the formats."""
+    """Path below docs/ -> JSON Schema. The page of the formats links to these files."""
     texts = {"case": case_schema.text(), **{name: schema_text(name) for name in FORMATS}}
     return {f"reference/{name}.schema.json": text for name, text in texts.items()}
 
@@ -75,21 +75,21 @@ def _joined(lines: Iterator[str]) -> str:
 
 
 def _prose(text: str) -> str:
-    """Plain text as Markdown: only backticks are markup, and a page of docs/ that it names is a link."""
+    """Return plain text as Markdown: only backticks are markup, and each page of docs/ that it names becomes a link."""
     parts = text.split("`")
-    for number in range(0, len(parts), 2):  # the others stand between backticks
+    for number in range(0, len(parts), 2):  # the other parts are between backticks
         escaped = re.sub(r"([*\[\]])", r"\\\1", parts[number].replace("<", "&lt;"))
         parts[number] = re.sub(r"docs/([\w-]+)\.md", r"[\1.md](../\1.md)", escaped)
     return "`".join(parts)
 
 
 def _cell(text: str) -> str:
-    """Plain text that fits into one cell of a table."""
+    """Return plain text as Markdown for one cell of a table."""
     return _in_a_row(_prose(text))
 
 
 def _code(text: str) -> str:
-    """A cell that holds code."""
+    """Return a cell that contains code, or "" if there is none."""
     return f"`{_in_a_row(text)}`" if text else ""
 
 
@@ -101,7 +101,7 @@ def _in_a_row(text: str) -> str:
 
 
 def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Every command that can be run, in the order of the help: those that only hold others are left out."""
+    """Every command that can be run, in the order of the help; a command that only groups others is omitted."""
     groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     if not groups:
         yield parser
@@ -130,7 +130,7 @@ def _command(parser: argparse.ArgumentParser) -> Iterator[str]:
     formatter.add_usage(parser.usage, parser._actions, parser._mutually_exclusive_groups, prefix="")
     yield f"## {parser.prog}\n\n{_prose(parser.description or '')}\n\n```text\n{formatter.format_help().strip()}\n```\n"
     yield "| argument | meaning |\n|---|---|"
-    for action in parser._actions[1:]:  # all but --help
+    for action in parser._actions[1:]:  # all except --help
         yield f"| {_named(action)} | {_cell((action.help or '') % _values(parser, action))} |"
     if parser.epilog:
         label, _, example = parser.epilog.partition(": ")
@@ -139,7 +139,7 @@ def _command(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def _named(action: argparse.Action) -> str:
-    """How an argument is written."""
+    """Return how an argument is written on the command line."""
     shown = action.metavar if isinstance(action.metavar, str) else None
     choices = "{" + ",".join(map(str, action.choices)) + "}" if action.choices is not None else None
     value = choices or shown or action.dest.upper()
@@ -149,7 +149,7 @@ def _named(action: argparse.Action) -> str:
 
 
 def _values(parser: argparse.ArgumentParser, action: argparse.Action) -> dict[str, Any]:
-    """What argparse fills into a help text."""
+    """Return the values that argparse inserts into a help text."""
     return {**vars(action), "prog": parser.prog}
 
 
@@ -176,7 +176,7 @@ def _callable(name: str, function: Callable[..., Any]) -> Iterator[str]:
 
 
 def _signature(name: str, function: Callable[..., Any]) -> str:
-    """The signature, one parameter a line where it is long."""
+    """Return the signature, with one parameter on each line if it is too long for one line."""
     if inspect.isclass(function) and issubclass(function, Exception):
         return f"class {name}(Exception)"
     signature = inspect.signature(function)
@@ -194,7 +194,7 @@ def _signature(name: str, function: Callable[..., Any]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Annotations by the names that a reader imports, without the quotes of those that are read later."""
+    """Return the text with annotations as the names that a reader imports, without the quotes of string annotations."""
     text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)
     text = re.sub(r"\b(?:collections\.abc|typing|pathlib|conformance(?:\.\w+)+|numpy)\.(?=\w)", "", text)
     return text.replace("<factory>", "...")
@@ -252,7 +252,7 @@ def _properties(content: Mapping[str, Any], title: str) -> Iterator[str]:
 
 
 def _type(value: Mapping[str, Any]) -> str:
-    """A schema in a few words."""
+    """Describe a schema in a few words."""
     if "$ref" in value:
         return str(value["$ref"]).rpartition("/")[2]
     for key in ("anyOf", "oneOf", "allOf"):

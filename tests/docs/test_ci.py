@@ -1,4 +1,4 @@
-"""The workflows of docs/ci.md are YAML, every command in them is ours, and the action's script does what it says."""
+"""The workflows of docs/ci.md are YAML, their commands parse, and the action's script does what the page says."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def steps(workflow: dict[Any, Any]) -> Iterator[dict[str, Any]]:
 
 
 def scripts() -> Iterator[str]:
-    """Every shell line of the workflows, and what the action is told to run."""
+    """Every shell line of the workflows and of the page, and every command that the action is configured to run."""
     for workflow in WORKFLOWS:
         for step in steps(workflow):
             yield from step.get("run", "").splitlines()
@@ -87,7 +87,7 @@ def test_the_action_puts_no_input_into_a_script() -> None:
 
 @pytest.fixture
 def judged(tmp_path: Path) -> Path:
-    """What the action's script leaves behind, run as a runner would."""
+    """A working folder for the action's script, with a `python` that runs this interpreter."""
     (tmp_path / "bin").mkdir()
     python = tmp_path / "bin" / "python"
     python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n', encoding="utf-8")

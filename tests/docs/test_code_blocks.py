@@ -1,4 +1,4 @@
-"""Code blocks of the pages: tests run under pytest, suites through their commands; files fit their formats."""
+"""Code blocks of the pages: tests run in pytest, suites run with the commands shown, and files fit their formats."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from ..running import conformance
 
 DOCS = Path(__file__).parents[2] / "docs"
 CASE = "causal/square/three_tensors"
-# What turns the rows of zeros of the example into NaN.
+# Changes the fully masked rows of the example from zeros to NaN.
 LEAK_TO_NAN = ("np.where(total == 0, 1, total)", "total")
 
 
@@ -28,7 +28,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def fixed(folder: Path, name: str, *replacements: tuple[str, str]) -> None:
-    """Write the example of `check` as a module of this name, without its mistake."""
+    """Write the example of `conformance check` as a module of this name, without its mistake."""
     assert conformance("check", "--example", cwd=folder).returncode == 0
     file = folder / "my_attention.py"
     source = file.read_text(encoding="utf-8")
@@ -40,7 +40,7 @@ def fixed(folder: Path, name: str, *replacements: tuple[str, str]) -> None:
 
 
 def last_line(folder: Path, block: str, *words: str) -> str:
-    """Run a block as a test file; gives the last line."""
+    """Run a block as a test file and return the last line of the output."""
     (folder / "test_block.py").write_text(block, encoding="utf-8")
     command = [sys.executable, "-W", "ignore", "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
     plain = {name: value for name, value in os.environ.items() if "XDIST" not in name and name != "PYTEST_ADDOPTS"}

@@ -1,4 +1,4 @@
-"""What contributors meet: hooks run the ruff of CI, templates are complete, and the page names every session."""
+"""Files for contributors: hooks run the ruff of CI, issue forms are complete, and the page names every nox session."""
 
 import ast
 import re
@@ -42,4 +42,4 @@ def test_the_page_names_every_session_of_a_change() -> None:
     sessions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.decorator_list}
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     named = {name for words in re.findall(r"`nox -s ([\w ]+)`", page) for name in words.split()}
-    assert sessions - named == {"conformance", "smoke", "upgrade"}  # for users: README.md and docs/upgrading.md
+    assert sessions - named == {"conformance", "smoke", "upgrade"}  # for users: see README.md and docs/upgrading.md

@@ -1,4 +1,4 @@
-"""docs/coverage.md lists what the adapters give today, and the page of each framework has all of their facts."""
+"""docs/coverage.md is up to date with the adapters, and the page of each framework has all facts about its adapters."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the documents say is true: examples load and run as shown, links lead somewhere, lists are those of the code."""
+"""The documents are correct: examples load and run as shown, links resolve, and lists match the code."""
 
 import ast
 import json
@@ -40,17 +40,17 @@ def text_of(path: Path) -> str:
 
 
 def blocks(path: Path, language: str) -> list[str]:
-    """The fenced blocks of one language."""
+    """Return the fenced blocks of one language."""
     return re.findall(rf"^```{language}\n(.*?)^```$", text_of(path), re.MULTILINE | re.DOTALL)
 
 
 def spans(path: Path) -> list[str]:
-    """What stands between backticks in a line, outside of blocks."""
+    """Return the inline code spans, outside fenced blocks."""
     return re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```$", "", text_of(path), flags=re.MULTILINE | re.DOTALL))
 
 
 def rows(path: Path, heading: str) -> list[list[str]]:
-    """The cells of the table whose first column is called `heading`, without its head."""
+    """Return the cells of the table whose first column is called `heading`, without the header row."""
     table = re.search(rf"^\| {heading} \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", text_of(path), re.MULTILINE)
     assert table, f"{path.name} has no table of {heading}"
     return [[cell.strip(" `") for cell in line.strip("|").split(" | ")] for line in table[1].splitlines()]
@@ -66,7 +66,7 @@ def suites() -> Iterator[tuple[str, str]]:
 
 
 def completed(block: str) -> tuple[str, str]:
-    """The suite that an example shows, and its name: one entry, or a list of them, gets what stands around it."""
+    """Return the name and text of the suite in an example; a case, or a list of cases, is completed to a suite."""
     content = yaml.safe_load(block)
     if "format" in content:
         return content["suite"], block
@@ -120,7 +120,7 @@ DOCUMENTED = '"causal": {"role": "causal", "alignment": "bottom_right"}'
 
 
 def shown() -> list[tuple[list[str], list[str]]]:
-    """The commands on the page, each with the lines that it prints."""
+    """Return the commands on the page, each with the output lines that the page shows."""
     found = []
     for block in blocks(ADAPTER_PAGE, "console"):
         command, *lines = block.splitlines()
@@ -129,7 +129,7 @@ def shown() -> list[tuple[list[str], list[str]]]:
 
 
 def adapter(folder: Path, *replacements: tuple[str, str]) -> Path:
-    """The file of the page, with some of its text replaced."""
+    """Write the adapter of the page with these replacements, and return the folder."""
     source = blocks(ADAPTER_PAGE, "python")[0]
     for old, new in replacements:
         assert source.count(old) == 1, old
@@ -139,14 +139,14 @@ def adapter(folder: Path, *replacements: tuple[str, str]) -> Path:
 
 
 def told(lines: list[str]) -> list[str]:
-    """Lines of output without what depends on the processor, or on how many cases there are that do not fail."""
+    """Replace the numbers that depend on the processor, or on how many cases do not fail, by #."""
     loose = (r"judged +\d+ %", r"worst budget +\S+", r"\d+ (?=pass|unsupported)", r"(?<=of )\d+(?= verdicts)")
     joined = re.sub("|".join(loose), "#", "\n".join(lines))
     return re.sub(r"(?<=Conforms: )\d+", "#", joined).splitlines()
 
 
 def ran(folder: Path, command: list[str]) -> tuple[int, list[str]]:
-    """Run a command of the page: its exit code, and its lines but for that of the report."""
+    """Run a command of the page; return its exit code and its output lines, except the line about the report."""
     line = [sys.executable, "-m", *command, "--out", "out"]
     done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.splitlines()[-1] == "Report: out/index.html", done.stderr

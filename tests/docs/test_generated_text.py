@@ -1,4 +1,4 @@
-"""Nothing that is generated shows how it is put together: no braces in help, tables, pages, names and sentences."""
+"""Generated text contains no unfilled placeholder: no braces in help, tables, pages, names, and sentences."""
 
 import argparse
 from pathlib import Path
@@ -25,7 +25,7 @@ DEVIATIONS = [*TABLE, *slot_deviations("attn_mask")]
 
 
 def without_choices(parser: argparse.ArgumentParser) -> str:
-    """The help of a command; a list of choices stands in braces, as argparse writes it."""
+    """Return the help of a command without its lists of choices, which argparse writes in braces."""
     text = parser.format_help()
     for action in parser._actions:
         if action.choices is not None:

@@ -1,4 +1,4 @@
-"""docs/probe-against-semantics.md: its rows name what there is, its figures are its rows', and probe says so today."""
+"""docs/probe-against-semantics.md: rows name existing subjects and decisions, counts match rows, `probe` agrees."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from conformance.engine.adapters import Subject, read_adapters, subjects_of
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "probe-against-semantics.md"
 VERDICTS = ("agrees", "agrees, more exact", "agrees in part", "not seen", "differs")
-# Subjects that answer in seconds.
+# Subjects that `probe` finishes in seconds.
 REPROBED = ("torch.sdpa*", "onnx.attention[reference]")
 
 
@@ -34,7 +34,7 @@ class Row:
 
 
 def rows(text: str) -> list[Row]:
-    """The rows of the table, in order."""
+    """Return the rows of the table, in order."""
     found = []
     for line in text.splitlines():
         if line.startswith("| `"):
@@ -45,7 +45,7 @@ def rows(text: str) -> list[Row]:
 
 
 def faults(found: Sequence[Row], subjects: dict[str, Subject]) -> Iterator[str]:
-    """What is wrong with rows, each with the subject and the decision that it is about."""
+    """The errors in the rows, each with its subject and decision."""
     families = {deviation.decision for deviation in TABLE}
     for row in found:
         at = f"{row.subject} {row.decision}"

@@ -1,4 +1,4 @@
-"""The reference pages of the site have every command, option, format and deviation, and well-formed tables."""
+"""The reference pages of the site list every command, option, format and deviation, in well-formed tables."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""The documentation site: it builds without a warning, and in a browser it works from a folder, wide and narrow."""
+"""The documentation site builds without warnings; in a browser, wide or narrow, it works from a folder."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ..browser.conftest import browser  # noqa: F401 - the fixture of the tests of the report
+from ..browser.conftest import browser  # noqa: F401 - the fixture from the report tests
 
 pytestmark = pytest.mark.browser
 
@@ -20,7 +20,7 @@ WIDTHS = (1400, 390)
 
 
 def build(site: Path, config: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """What `nox -s docs` runs."""
+    """Build the site as `nox -s docs` does."""
     words = ["--config-file", str(config)] if config else []
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site), *words]
     variables = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
@@ -37,7 +37,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=WIDTHS)
 def page(browser: Any, request: pytest.FixtureRequest) -> Iterator[Any]:  # noqa: F811 - the fixture above
-    """A page that may ask for nothing outside its folder and may not complain."""
+    """A page that must load nothing from the network and must log no error or warning."""
     opened = browser.new_page(viewport={"width": request.param, "height": 900})
     asked: list[str] = []
     complaints: list[str] = []
@@ -51,7 +51,7 @@ def page(browser: Any, request: pytest.FixtureRequest) -> Iterator[Any]:  # noqa
 
 
 def named(part: Any) -> Iterator[str]:
-    """The pages of the navigation."""
+    """The paths of the pages in the navigation."""
     if isinstance(part, str):
         yield part
     for each in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():

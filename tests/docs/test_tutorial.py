@@ -1,4 +1,4 @@
-"""README.md and docs/tutorial.md: what they print is what the commands print, and the fix of the tutorial is one."""
+"""README.md and docs/tutorial.md show the output that the commands print, and the fix of the tutorial works."""
 
 import re
 import shlex
@@ -17,12 +17,12 @@ def blocks(path: Path, language: str) -> list[str]:
 
 
 def told(text: str) -> list[str]:
-    """Lines without figures and without the case that is named: both change with the cases."""
+    """Return the lines with numbers and the name after -k replaced by #: both change with the cases."""
     return [re.sub(r"(?<=-k ).*|[\d.]+(?! cause\b)(?= |$)", "#", line) for line in text.rstrip().splitlines()]
 
 
 def ran(block: str, folder: Path) -> list[str]:
-    """What the commands of a block print today, with the commands, up to the length that the block shows."""
+    """Run the commands of a block; return each with as many lines of its output as the block shows."""
     lines: list[str] = []
     for each in block.split("$ conformance ")[1:]:
         command, *shown = each.splitlines()

@@ -1,4 +1,8 @@
-"""No green without a judged call: a subject that never replies is told first, and a refusal counts beside a success."""
+"""
+No run is green without a judged call: a subject that never replies is reported first, and the run is incomplete.
+
+A refusal counts only if the valid call has a reply.
+"""
 
 import json
 from pathlib import Path

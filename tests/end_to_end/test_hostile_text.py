@@ -1,4 +1,4 @@
-"""Whatever an exception says, every report of the run is written, and what is printed commands nobody."""
+"""Whatever text an exception has, every report is written, and the output has no commands for a terminal or CI."""
 
 import json
 import re

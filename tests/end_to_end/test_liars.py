@@ -1,7 +1,7 @@
 """
-Planted bugs go red, each by a named case; the honest stay green; a process that misbehaves costs one verdict.
+Each planted bug fails in a named case, honest subjects pass, and a process that misbehaves costs one verdict.
 
-Everything goes the whole way: case files, routing, worker processes, judging, gate, run folder.
+The tests take the whole path: case files, routing, worker processes, judging, gate, run folder.
 """
 
 import json
@@ -40,7 +40,7 @@ MUST_CATCH = {
 
 @dataclass(frozen=True)
 class Finished:
-    """A run that came to its end."""
+    """A finished run."""
 
     code: int
     stdout: str
@@ -90,7 +90,7 @@ def test_a_run_with_planted_bugs_is_rejected_and_says_how_to_rerun_a_cell(varied
     assert rerun.endswith(f"-k '{case}'")
 
 
-# What each liar is told, in one sentence for all of its verdicts; nothing explains the last.
+# The sentence that explains all verdicts of each liar; nothing explains the last one.
 DIAGNOSES: dict[str, str] = {
     "inverted_mask": "reads True in attn_mask as: ignore this key; workaround: pass ~attn_mask",
     "ignored_padding_unless_square": (
@@ -111,7 +111,7 @@ DIAGNOSES: dict[str, str] = {
 }
 
 TWO_MISTAKES = "missing_scale_and_reversed_values"
-# What it is told: one sentence for each mistake.
+# Its diagnosis: one sentence for each mistake.
 SENTENCES = (
     "does not scale the logits; workaround: multiply the query (in a layer: wq and bq) by the scale",
     "applies the weights to the values in reverse key order",
@@ -232,7 +232,7 @@ def test_the_report_of_a_crash_has_what_stderr_said_and_the_command_that_reruns_
 
 
 def test_a_tie_names_the_case_that_was_not_asked_and_would_tell(conformance_run: Callable[..., Finished]) -> None:
-    """With one query, a flag that is aligned to the last key is as if it were not there."""
+    """With one query, is_causal aligned to the last key masks nothing, so it looks like an ignored causal mask."""
     liar = f"{FAKES / 'varied.py'}[bottom_right]"
     asked = "causal/rectangular/one_query[operator=sdpa,masks.0.offset=start]"
     (diagnosis,) = (r for r in conformance_run("-a", liar, "-k", asked).records if r["type"] == "diagnosis")

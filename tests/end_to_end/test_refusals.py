@@ -1,4 +1,4 @@
-"""Calls that must be refused: an error of the framework passes, numbers fail in words, everything else is an error."""
+"""Calls that must be refused: an error of the framework passes, a reply fails with a sentence, the rest is an error."""
 
 import json
 import subprocess

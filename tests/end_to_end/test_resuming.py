@@ -1,4 +1,4 @@
-"""A run that was cut is diagnosed as a whole when it is resumed."""
+"""An interrupted run is diagnosed as a whole after it is resumed."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ Record = dict[str, Any]
 
 
 def judged(folder: Path, *more: str) -> list[Record]:
-    """Ask a liar about masks, and about shapes, which it answers rightly; read the log."""
+    """Run a subject that inverts masks on mask cases, and on shape cases, which it gets right; return the log."""
     asked = ["-a", str(FAKES / "varied.py") + "[inverted_mask]", "-k", "masks/attention_2d/*", "-k", "shapes/cross_*"]
     done = conformance("run", *asked, "--out", str(folder), *more)
     assert done.returncode == 1, done.stderr
@@ -43,7 +43,7 @@ def _told(diagnosis: Record) -> list[Record]:
 
 
 def _cut(folder: Path, records: list[Record], kept: int) -> None:
-    """Leave the log as a run leaves it that is killed after so many verdicts, failures and others in turn."""
+    """Cut the log as if the run was killed after this many verdicts, failures and passes in turn."""
     cells = [record for record in records if record["type"] == "cell"]
     alike = {verdict: [each for each in cells if each["verdict"] == verdict] for verdict in ("pass", "fail")}
     mixed = sorted(cells, key=lambda record: alike[record["verdict"]].index(record))

@@ -1,4 +1,4 @@
-"""A case may ask for a second call with the same objects: what the first one leaves behind shows in the reply."""
+"""A case may request a second call with the same objects: what the first call changed in them shows in the reply."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a run asks again, through real workers: repeated calls, changed calls, the effective pattern."""
+"""The further calls of a run, with real workers: repeated calls, changed calls, the effective pattern."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -100,7 +100,7 @@ def test_a_reply_that_depends_on_the_call_before_is_order_dependent(looked: Any)
 def test_where_one_failure_is_order_dependent_the_others_are_repeated_in_the_old_worker(run: Any) -> None:
     _, cells, _ = run("-a", f"{FAKES / 'restless.py'}[remembering]")
     first, *others = sorted(cells.values(), key=lambda record: record["case"] != HIDDEN)
-    assert first["budget"] <= 1  # the first call of its process is honest, and those that it is compared with are not
+    assert first["budget"] <= 1  # the first call of a process is right, and the repeated calls are not
     assert first["class"] == "order_dependent"
     assert ": it " in first["reason"]
     assert {(other["verdict"], other["class"]) for other in others} == {("fail", "order_dependent")}
@@ -146,7 +146,7 @@ def test_the_same_mask_as_numbers_has_the_same_reply(looked: Any) -> None:
 def test_the_effective_pattern_of_a_failure_stands_beside_the_expected_one(looked: Any) -> None:
     record = of(looked, "inverted", OF_ONE)
     assert record["pattern"]["calls"] == 3
-    assert record["pattern"]["beyond"] == 2 * 5 * (7 - 1)  # of two hidden keys, which are large, one takes all weight
+    assert record["pattern"]["beyond"] == 2 * 5 * (7 - 1)  # the two hidden keys are large, and one takes all the weight
     with np.load(looked[0] / record["tensors"]) as arrays:
         expected, actual = arrays["pattern.expected"], arrays["pattern.actual"]
     assert expected.shape == actual.shape == (1, 2, 5, 7)

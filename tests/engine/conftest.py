@@ -1,4 +1,4 @@
-"""Running calls through real worker processes of the fakes."""
+"""Run calls through real worker processes of the fake adapters."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ PATIENT = Limits(start=20, first=20, call=20, close=5)
 
 
 def make_call(batch: int, variant: str = "honest", outputs: tuple[str, ...] = ("output",)) -> Call:
-    """Two heads of width 3, five queries and seven keys."""
+    """Return a call with two heads of width 3, five queries and seven keys."""
     sizes = {"batch": batch, "num_heads": 2, "num_kv_heads": 2, "seq_len_q": 5, "seq_len_k": 7}
     facts = Facts("sdpa", "float32", "cpu", variant, outputs, sizes=sizes | {"head_dim": 3, "value_dim": 3})
     draw = np.random.default_rng(batch).standard_normal
@@ -28,7 +28,7 @@ def make_call(batch: int, variant: str = "honest", outputs: tuple[str, ...] = ("
 
 
 def make_plan(file: str, *variants: str, device: str = "cpu") -> WorkerPlan:
-    """The plan of variants of a fake."""
+    """Return the worker plan for these variants of a fake adapter."""
     adapter = read_adapter(FAKES / file)
     subjects = [Subject(adapter, variant, device) for variant in variants or ("",)]
     return plan_workers(subjects, {"default": our_own()})[0]
@@ -36,7 +36,7 @@ def make_plan(file: str, *variants: str, device: str = "cpu") -> WorkerPlan:
 
 @dataclass
 class Run:
-    """What a pool did with its plans; `batches` are the calls that each subject is asked."""
+    """What a pool did with its plans; each subject gets one call for each size in `batches`."""
 
     batches: Sequence[int] = (1, 13, 2, 3)
     variants: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class Run:
 
     @property
     def statuses(self) -> list[str]:
-        """In the order of the calls."""
+        """The statuses of the outcomes, in the order of the calls."""
         return [self.outcomes[name].status for name in sorted(self.outcomes, key=lambda name: int(name.split(":")[0]))]
 
 

@@ -1,4 +1,4 @@
-"""A run that never ends by itself: started by test_interruption.py as a process of its own."""
+"""A run that never ends by itself; test_interruption.py starts it as a separate process."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Facts are read without running the file, and every mistake in them is told with its line."""
+"""Facts are read without running the file, and every mistake in them is reported with its line."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The border between two releases is found in few trials, also where some cannot be judged."""
+"""The first release that differs is found in few trials, even if some releases cannot be judged."""
 
 from math import ceil, log2
 
@@ -10,7 +10,7 @@ from conformance.engine.provision import FirstDifference, State, bisect
 
 
 def search(count: int, first: int, skipped: set[int]) -> tuple[FirstDifference, list[str]]:
-    """Releases 0 .. count - 1, of which `first` is the first that differs."""
+    """Bisect releases 0 .. count - 1, of which `first` is the first that differs; return the result and the trials."""
     asked: list[str] = []
 
     def state(release: str) -> State:

@@ -1,4 +1,4 @@
-"""What frameworks compile is kept for later runs: by environment and CPU, within a limit, and never in the log."""
+"""Compiled programs are kept for later runs: for each environment and CPU, within a limit, and never in the log."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""An interpreter is asked once; one that cannot serve is a record, not an exception."""
+"""An interpreter is examined once; one that cannot be used gives a record, not an exception."""
 
 import sys
 from dataclasses import dataclass

@@ -17,7 +17,7 @@ ROOT = HERE.parent.parent
 
 @contextlib.contextmanager
 def hanging_run(temporary: Path) -> Iterator[tuple["subprocess.Popen[str]", int]]:
-    """A coordinator whose only worker hangs in a call, and the id of that worker."""
+    """Start a coordinator whose only worker hangs in a call; yield it and the process id of the worker."""
     command = [sys.executable, str(HERE / "interrupted.py"), str(ROOT / "tests" / "fakes" / "liar.py")]
     environ = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ) as run:

@@ -1,4 +1,4 @@
-"""A case is needed until its last user is done; the judge lets go of what it expects, and explains when it should."""
+"""How long a case is needed, what the judge remembers of it, and when the judge explains a failure."""
 
 from pathlib import Path
 from typing import Any
@@ -75,14 +75,14 @@ def test_what_cannot_affect_a_call_is_not_computed_anew() -> None:
         judge.reply("negative", negative, root | more, profile)["output"].values
         for more in ({}, {"nonfinite_key": "zeroes"})
     ]
-    assert np.isnan(both[0]).all()  # the root of a negative scale is NaN, and then another deviation makes it zero
+    assert np.isnan(both[0]).all()  # the square root of a negative scale is NaN; the other deviation makes it zero
     assert not both[1].any()
     with pytest.raises(KeyError, match="no deviation scale=zero"):
         judge.expectation(case.id, problem, {"scale": "zero"}, profile)
 
 
 def unscaled() -> tuple[Cell, Profile, dict[str, Tensor]]:
-    """A plain call, its profile, and the reply of an implementation that does not scale the logits."""
+    """Return a plain call, its profile, and the reply of an implementation that does not scale the logits."""
     case, profile = plain_case(), Profile.uniform("float32")
     cell = make_cell(case, materialise(case), Subject(read_adapter(NUMPY)))
     assert isinstance(cell, Cell)
@@ -92,7 +92,7 @@ def unscaled() -> tuple[Cell, Profile, dict[str, Tensor]]:
 
 @pytest.mark.parametrize("known_first", [False, True])
 def test_a_failure_is_explained_before_its_review_unless_known_deviations_come_first(*, known_first: bool) -> None:
-    """`check` accepts by explanation; a run asks its list first, and then tries only what the entry says."""
+    """`check` accepts a failure by its explanation; a run first reads its list and tries only what the entry says."""
     cell, profile, reply = unscaled()
     judge = Judge(known_first=known_first)
     judged = judge.judge(cell, Declaration(profile), reply, {})
@@ -118,7 +118,7 @@ def test_what_accepted_a_failure_explains_it_and_is_not_computed_anew(monkeypatc
     alone = judge.explained(judged).judgement
     judge.expectation(
         cell.case.id, cell.route.problem, {"scale": "none"}, profile
-    )  # as a review of known deviations asks
+    )  # as a review of known deviations does
     monkeypatch.setattr("conformance.diagnosis.suspect.evaluate", lambda *_: pytest.fail("it is computed anew"))
     accepted = judge.explained(judged, {"decisions": ("scale=none",)}).judgement
     assert alone is not None

@@ -1,4 +1,4 @@
-"""Processes that a worker left behind are found: by descent while it lives, by their mark when it does not."""
+"""Processes that a worker starts are found: by descent while the worker lives, by their mark after it ends."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Mistakes in a call: each array differs in one size from the valid call, and everything else is as it was."""
+"""Mistakes in a call: an array differs from the valid call in one size, and everything else is the same."""
 
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,7 @@ def test_a_number_of_heads_that_does_not_divide_the_width_is_in_the_facts_alone(
     case = CASES["shapes/mistakes/num_heads[operator=mha]"]
     cell = make_cell(case, materialise(case), subject("torch_mha"))
     assert isinstance(cell, Cell)
-    assert cell.call.facts.sizes == materialise(case).sizes() | {"num_heads": 3}  # of a width of 16
+    assert cell.call.facts.sizes == materialise(case).sizes() | {"num_heads": 3}  # the width is 16
     assert shapes(cell.call) == dict.fromkeys(VALID, (B, Q, 16))
     assert case.requirements() == ("mistaken_heads",)
 
@@ -89,7 +89,7 @@ def test_what_is_there_stays() -> None:
 
 def test_where_no_argument_has_the_axis_the_call_is_declined() -> None:
     found = made("mask", "mha", "mask_batch", "published_tf1_manual")
-    assert isinstance(found, Refused)  # there is no argument over heads at all
+    assert isinstance(found, Refused)  # no argument spans the heads
     jax = subjects_of(read_adapters([PROJECT / "adapters" / "jax_sdpa.py"]))
     lengths = next(each for each in jax if each.variant == "lengths")
     case = CASES["shapes/mistakes/padding[operator=sdpa,mistake=mask_keys]"]
@@ -106,7 +106,7 @@ def test_two_arguments_that_exclude_each_other_are_both_given() -> None:
     assert isinstance(cell, Cell)
     assert isinstance(twin, Cell)
     assert set(cell.call.arguments) == {"attn_mask", "is_causal"}
-    assert set(twin.call.arguments) == {"attn_mask"}  # there the causal mask is folded in
+    assert set(twin.call.arguments) == {"attn_mask"}  # the causal mask is folded into it
     assert not np.array_equal(cell.call.arguments["attn_mask"].bits, twin.call.arguments["attn_mask"].bits)
     refused = make_cell(CASES[name], materialise(CASES[name]), subject("jax_sdpa"))
     assert isinstance(refused, Refused)

@@ -1,4 +1,4 @@
-"""Two sides from pins: which is base, what both stand on, and what a wrong pin is told."""
+"""Two sides from pins: which one is base, which versions both share, and the message for a wrong pin."""
 
 from pathlib import Path
 

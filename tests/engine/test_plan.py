@@ -1,4 +1,4 @@
-"""Subjects that can live in one process share one."""
+"""Subjects that can run in the same process share one."""
 
 import sys
 from pathlib import Path

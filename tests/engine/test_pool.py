@@ -1,4 +1,4 @@
-"""Liars cost exactly what they touch, and nothing of them is left."""
+"""A misbehaving adapter loses only the verdict of its own call, and leaves no process or file."""
 
 import contextlib
 import time
@@ -24,7 +24,7 @@ Calls = Callable[..., Call]
 
 
 def living() -> list[tuple[int, int]]:
-    """Id and group of every process that runs."""
+    """Return the id and the group of every running process."""
     found = []
     for file in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -34,7 +34,7 @@ def living() -> list[tuple[int, int]]:
 
 
 def surroundings(pid: int) -> bytes:
-    """The environment with which a process was started."""
+    """Return the environment with which a process was started; empty if it cannot be read."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/environ").read_bytes()
     return b""
@@ -81,7 +81,7 @@ LIARS = {
 
 @pytest.fixture(scope="module")
 def lived(make_run: Any, plan_of: Plans, patient: Limits) -> Any:
-    """One process after another serves all liars, each between two honest calls."""
+    """Run all liars in one worker at a time, each liar between two honest calls."""
     run = make_run(variants=tuple(LIARS), batches=(1, 13, 2))
     return run.through(plan_of("liar.py", *LIARS), limits=replace(patient, deaths=len(LIARS)))
 

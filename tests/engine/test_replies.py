@@ -1,4 +1,4 @@
-"""Replies are held against what was asked, in one place; what is odd is told in a sentence."""
+"""Replies are checked against their call in one place; a fault is reported in a sentence."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a run need not ask again: replies and whole workers that earlier runs know."""
+"""A run reuses the replies of earlier runs; a worker whose replies are all known is not started."""
 
 import json
 import os
@@ -26,7 +26,7 @@ CASES = "masks/attention_2d/*"
 
 
 def run(*words: str, out: Path, cache: Path, code: int = 0) -> tuple[list[dict[str, Any]], str]:
-    """A run of one NumPy subject: its records, and what it told."""
+    """Run one NumPy subject; return its records and its stdout."""
     command = [sys.executable, "-m", "conformance", "run", "-a", "numpy.sdpa", "-k", CASES, *words, "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=_variables(cache))
     assert done.returncode == code, done.stderr
@@ -39,12 +39,12 @@ def _variables(cache: Path) -> dict[str, str]:
 
 
 def replies(records: list[dict[str, Any]]) -> tuple[int, int]:
-    """How many calls were known, and how many were made."""
+    """Return how many calls were known, and how many were made."""
     return records[-1]["replies"]["known"], records[-1]["replies"]["made"]
 
 
 def verdicts(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the cells say, without what differs from run to run."""
+    """Return case -> its cell record, without the fields that differ from run to run."""
     ignored = ("seconds", "cached")
     cells = [record for record in records if record["type"] == "cell"]
     return {cell["case"]: {name: cell[name] for name in cell if name not in ignored} for cell in cells}
@@ -114,7 +114,7 @@ def test_other_settings_of_the_environment_are_other_replies(
 
 
 class Kept:
-    """A cache that remembers what it was given."""
+    """A cache that keeps its entries in a dict."""
 
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
@@ -127,7 +127,7 @@ class Kept:
 
 
 def numpy_job() -> tuple[WorkerPlan, Job]:
-    """The worker of numpy.sdpa, and one of its calls."""
+    """Return the worker plan of numpy.sdpa, and one of its jobs."""
     (subject,) = (each for each in subjects_of(read_adapters([places.adapters() / "numpy_sdpa.py"])) if not each.dense)
     (plan,) = plan_workers([subject], {"default": our_own()})
     case = load([places.cases() / "masks" / "attention_2d.yaml"], places.cases())[0]
@@ -152,7 +152,7 @@ def test_only_what_would_be_the_same_again_is_kept(
     monkeypatch.setattr(reply_cache, "fingerprint_of", lambda _: "sha256:installed")
     store = Kept()
     plan, job = numpy_job()
-    replies = ReplyCache(store, places.adapters())  # type: ignore[arg-type]  # it has what is used of a cache
+    replies = ReplyCache(store, places.adapters())  # type: ignore[arg-type]  # it has the methods that are used
     assert replies.recall(plan, job) is None
     replies.keep(job, outcome)
     assert bool(store.values) == kept
@@ -166,5 +166,5 @@ def test_a_gpu_and_what_has_no_fingerprint_have_no_key(
 ) -> None:
     monkeypatch.setattr(reply_cache, "fingerprint_of", lambda _: installed)
     plan, _ = numpy_job()
-    replies = ReplyCache(Kept(), places.adapters())  # type: ignore[arg-type]  # it has what is used of a cache
+    replies = ReplyCache(Kept(), places.adapters())  # type: ignore[arg-type]  # it has the methods that are used
     assert replies.worker(replace(plan, device=device)) == ""

@@ -1,4 +1,4 @@
-"""What a reproduction says of a reply is what the judge says."""
+"""A reproduction and the judge decide the same about a reply."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -29,7 +29,7 @@ def changed(values: Array, number: float) -> Array:
 
 
 def replies() -> Mapping[str, tuple[Array, str]]:
-    """Name -> a reply in float64, so that an error is what it is made to be, and the dtype that it is said to have."""
+    """Return name -> a reply and its dtype; mostly float64, so that the errors are exactly the intended ones."""
     expected, bound = expectation().reply["output"].values, expectation().bounds["output"]
     return {
         "exact": (expected, "float64"),

@@ -1,4 +1,4 @@
-"""The result cache: what is put is there again, and a fault of the file costs time and nothing else."""
+"""The result cache: entries can be read in later runs, and a fault of the file costs only time."""
 
 import multiprocessing
 import sqlite3
@@ -53,7 +53,7 @@ def test_where_nothing_can_be_written_the_run_goes_on_and_the_fault_is_told(tmp_
 
 def test_beyond_its_limit_what_was_not_used_for_longest_goes(tmp_path: Path) -> None:
     limit = 400_000
-    blob = bytes(range(256)) * 40  # zlib halves it at most once
+    blob = bytes(range(256)) * 40  # zlib packs its 10,240 bytes into about 400
     with ResultCache(tmp_path, limit) as cache:
         for number in range(20):
             cache.put(f"old{number}", blob + number.to_bytes(2, "little"))

@@ -1,4 +1,4 @@
-"""What a run keeps in memory of a further cell is bounded: a record is read from the log again, not kept."""
+"""The memory that a run keeps for each further cell is bounded: records are read from the log again, not kept."""
 
 import gc
 import sys
@@ -13,21 +13,21 @@ from conformance.engine.run_folder import load_run
 from conformance.engine.runlog import LOG, RunLog
 
 SUBJECT = "numpy.sdpa"
-# Numbers of cells of the two runs that are compared.
+# Numbers of cells in the two runs that are compared.
 FEW, MANY = 250, 1000
 
-# Interned before anything is measured, as the cases of a session are: the table of interned texts may grow at any time.
+# Interned before the measurement, like the cases of a session: the table of interned strings may grow at any time.
 NAMES = [sys.intern(f"growth/{number}") for number in range(MANY)]
 
-# Bytes that a record adds to the log at least: far more than may be kept of it.
+# Minimum number of bytes that a record adds to the log: far more than may be kept in memory.
 TEXT = 4096
 
-# Maximum number of bytes of a further cell in the ledger. Measured: 209, which are the cell with its slots (120), two
-# floats (48), the position in the log (32), its share of the list (8), and the name of its case, which no case of a
-# session shares here. An empty dict would add 64, a record more than 1,000.
+# Maximum number of bytes of a further cell in the ledger. Measured: 209 for the cell with its slots (120), two floats
+# (48), the position in the log (32), its share of the list (8), and the name of its case, which is not shared with a
+# case of a session here. An empty dict would add 64, a record more than 1,000.
 KEPT_BY_LEDGER = 350
 
-# The same of a loaded run. Measured: 373, which are the same cell, its key in a dict, and the place of its case in the
+# The same for a loaded run. Measured: 373 for the same cell, its key in a dict, and the position of its case in the
 # log. A dict with the names of a record would add at least 184.
 KEPT_BY_RUN = 480
 
@@ -66,7 +66,7 @@ def written(folder: Path, cells: int) -> Ledger:
 
 
 def kept(make: Callable[[], object]) -> int:
-    """The bytes that are allocated after a call and not before, while its result is alive."""
+    """Return the bytes that a call leaves allocated while its result is alive."""
     gc.collect()
     tracemalloc.start(1)
     try:
@@ -80,7 +80,7 @@ def kept(make: Callable[[], object]) -> int:
 
 
 def per_further_cell(make: Callable[[int], object]) -> float:
-    make(FEW)  # what is made once, such as memos and compiled patterns, is there before anything is measured
+    make(FEW)  # create memos, compiled patterns and other things that are made once before the measurement
     return (kept(lambda: make(MANY)) - kept(lambda: make(FEW))) / (MANY - FEW)
 
 

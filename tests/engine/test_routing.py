@@ -266,7 +266,7 @@ def test_the_record_says_which_route_each_mask_took() -> None:
 
 
 def past_both() -> MaskOperand:
-    """The first 3 queries and 7 keys of one item, the first 5 and 2 of the other."""
+    """Return a mask of the first 3 queries and 7 keys of one batch element, and the first 5 and 2 of the other."""
     rows = np.arange(Q)[None, :] < np.array([3, 5])[:, None]
     keys = np.arange(K)[None, :] < np.array([7, 2])[:, None]
     return MaskOperand("", ("attention",), "bool", (rows[:, :, None] & keys[:, None, :])[:, None])
@@ -296,7 +296,7 @@ def test_a_flag_and_a_window_count_from_the_end_of_a_past_where_that_is_document
         }
     )
     assert dict(route(asked, counting).arguments) == {"is_causal": True, "local_window_size": (2, 1)}
-    assert "is_causal" not in route(asked, slots("jax")).arguments  # it is written out
+    assert "is_causal" not in route(asked, slots("jax")).arguments  # the mask is written out
     assert "is_causal" not in route(random_sdpa(0, causal()).but(past=2), counting).arguments
 
 
@@ -390,7 +390,7 @@ def test_what_is_no_prefix_is_written_out_beside_lengths(group: MaskOperand) -> 
 
 
 def float_padding() -> MaskOperand:
-    """`padding` as zeros and minus infinity."""
+    """Return `padding` as zeros and minus infinity."""
     return MaskOperand("", ("key_padding",), "float", np.where(padding().values, 0.0, -np.inf))
 
 
@@ -458,7 +458,7 @@ def test_of_two_arguments_that_exclude_each_other_the_one_that_can_carry_both_st
         assert set(route(random_sdpa(0, *groups), both).arguments) == {"bias"}
 
 
-# As ONNX Attention since opset 24.
+# Like ONNX Attention since opset 24.
 NONPAD: dict[str, dict[str, Any]] = {
     "attn_mask": {
         "role": "mask",
@@ -474,7 +474,7 @@ NONPAD: dict[str, dict[str, Any]] = {
 
 
 def moved() -> MaskOperand:
-    """A causal mask that moves with the lengths of `padding`."""
+    """Return a causal mask that moves with the lengths of `padding`."""
     place = np.arange(Q)[:, None] + np.array([7, 4])[:, None, None] - Q
     return MaskOperand("", ("causal",), "bool", (np.arange(K) <= place)[:, None], moved=(None, 0))
 

@@ -1,4 +1,4 @@
-"""The log of a cut run loses at most the line that was being written."""
+"""The log of an interrupted run loses at most the line that was being written."""
 
 import errno
 import json
@@ -23,7 +23,7 @@ HEADER = {"type": "header", "run": "r"}
 CELL = {"type": "cell", "case": "c", "subject": "s", "verdict": "pass"}
 FOOTER = {"type": "footer", "exit_code": 0}
 
-# Lines of a log: a header that announces two cases, the record of a case, and that of a cell.
+# Lines of a log: a header that announces two cases, a case record, and a cell record.
 OF_TWO = '{"type": "header", "schema": 2, "case_records": 2}\n'
 CASE = '{"type": "case", "schema": 2, "case": "c"}\n'
 LOGGED = '{"type": "cell", "schema": 2}\n'

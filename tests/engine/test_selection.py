@@ -1,4 +1,4 @@
-"""An exact name wins, only `*` and `?` are special, and what selects nothing is told."""
+"""An exact name takes precedence, only `*` and `?` are special, and a pattern that selects nothing is an error."""
 
 from pathlib import Path
 

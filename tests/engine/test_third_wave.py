@@ -1,4 +1,4 @@
-"""What is asked once more of a subject that had two replies to one call."""
+"""Which calls are repeated once more for a subject that gave two different replies to one call."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +10,7 @@ from conformance.verdicts.compare import IN_A_ROW
 
 
 def pending(size: int, non_reproducible: str, **more: Any) -> Any:
-    """A failing cell that was asked again."""
+    """Return a failing cell whose call was repeated."""
     cell, judged = SimpleNamespace(subject=SimpleNamespace(name="numpy.sdpa")), SimpleNamespace(verdict="fail")
     plain: dict[str, Any] = {"red": True, "again": [None] * IN_A_ROW, "alone": [], "elsewhere": ""}
     return SimpleNamespace(size=size, non_reproducible=non_reproducible, cell=cell, judged=judged, **{**plain, **more})
@@ -24,7 +24,7 @@ def third(*cells: Any) -> list[Question]:
 
 
 def test_what_was_the_same_is_asked_alone_where_another_depends_on_the_order() -> None:
-    """For what an earlier call left may be there each time; no more of them than Closeness allows, the smallest."""
+    """An earlier call may have the same effect each time. Closeness limits how many are asked, the smallest first."""
     asked = third(*(pending(size, "") for size in (13, 11, 7)), pending(5, "order_dependent"))
     assert [question.purpose for question in asked] == [*["repeats"] * IN_A_ROW, "alone"] * 2
     assert [question.fresh for question in asked].count(True) == 2

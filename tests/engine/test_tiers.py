@@ -1,4 +1,4 @@
-"""What the default tier of cases can tell beside all cases, and which subjects a plain run asks."""
+"""What the default tier of cases detects compared with all cases, and which subjects a plain run includes."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ cases:
 
 
 def audited(folder: Path, *listed: str) -> tuple[int, str]:
-    """`audit --tiers` of the suite, with these cases left to thorough runs."""
+    """Run `audit --tiers` on the suite, with the listed cases only in thorough runs; return exit code and stdout."""
     cases = folder / "cases"
     cases.mkdir()
     (cases / "few.yaml").write_text(SUITE, encoding="utf-8")

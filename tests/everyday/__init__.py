@@ -1,1 +1,1 @@
-"""Everyday mistakes: each written in every signature that can express it, and what `check` has to say of it."""
+"""Everyday mistakes: each is written in several signatures that can express it, and `check` has to name it."""

@@ -1,7 +1,7 @@
 """
-The everyday mistakes: what lines are written in place of the right ones, and the names that are right for each.
+The everyday mistakes: the lines that replace correct ones, and the names that are right for each mistake.
 
-The names were written before the tool was asked. A name with `*` stands for each argument of that kind.
+The names were written before the tool was run.
 """
 
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ SDPA, MHA = "sdpa", "mha"
 @dataclass(frozen=True)
 class Mistake:
     """
-    One way of getting attention wrong.
+    One mistake in attention.
 
-    right: names, `decision=name`, each of which is right. lines: part -> other lines (`writing.PARTS`). needs: the
-    arguments without which it cannot be made. excludes: arguments with which it cannot be made. declare: what is
-    declared when it is checked. raises: whether it also makes calls with some sizes raise an exception.
+    right: names; each of them is a right answer. lines: part (see `writing.PARTS`) -> the lines that replace it. needs:
+    the arguments that the mistake requires. excludes: the arguments that make it impossible. declare: what the check
+    declares. raises: whether calls with some sizes also raise an exception.
     """
 
     name: str
@@ -46,7 +46,7 @@ def _fill(number: str) -> dict[str, str]:
 
 
 def _added_by_each(number: str) -> dict[str, str]:
-    """Each mask adds a number to the logits, as layers do that get additive masks from several places."""
+    """Each mask adds a number to the logits, as in layers that get additive masks from several sources."""
     add = f"    logits = (logits + np.where({{}}, 0, {number})).astype(query.dtype)"
     window = "    left, right = (length + keys if each is None else each for each in window)"
     return {
@@ -360,7 +360,7 @@ if is_causal:
         "result in float64 without a scale",
         ("result_dtype=float64",),
         {
-            "factor": "factor = np.float64(1 / math.sqrt(dim))",  # NumPy makes every number float64 from here on
+            "factor": "factor = np.float64(1 / math.sqrt(dim))",  # NumPy promotes every later array to float64
             "fill": "logits = np.where(allowed, logits, -np.inf)",
         },
         needs=("scale",),

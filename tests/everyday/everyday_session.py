@@ -1,8 +1,8 @@
 """
-Writes every everyday mistake in several signatures, and tells what `check` names. `nox -s everyday`.
+Write every everyday mistake in several signatures, and print what `check` names. `nox -s everyday`.
 
-A signature is a set of keyword arguments that can express the mistake: the fewest, all, and some drawn at random. With
-`--pairs N`, N functions with two mistakes each are checked instead.
+A signature is a set of keyword arguments that can express the mistake: the fewest, all, and some random sets. With
+`--pairs N`, check N functions with two mistakes each instead.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from .everyday_mistakes import MISTAKES, Mistake
 from .writing import ARGUMENTS, written
 
 SEED = 16
-# An argument that means nothing without another one.
+# Argument -> the argument without which it has no meaning.
 REQUIRED = {"causal_alignment": "is_causal", "average_weights": "need_weights"}
 
 OUTCOMES = ("right", "tie", "more", "one", "wrong", "unexplained", "survived")
@@ -48,12 +48,12 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """As it is printed."""
+        """The printed name."""
         return f"{self.mistake.name} [{self.operator}: {' '.join(self.arguments) or 'mask alone'}]"
 
 
 def trials(drawn: int, mistakes: Sequence[Mistake] = MISTAKES) -> Iterator[Trial]:
-    """Every mistake with the fewest arguments, with all, and with so many sets that are drawn."""
+    """Every mistake with the fewest arguments, with all, and with up to this number of randomly drawn sets."""
     source = np.random.default_rng(SEED)
     for mistake in mistakes:
         for operator in mistake.operators:
@@ -65,13 +65,13 @@ def trials(drawn: int, mistakes: Sequence[Mistake] = MISTAKES) -> Iterator[Trial
 
 
 def _free(mistake: Mistake) -> list[str]:
-    """The arguments that a signature may have besides."""
+    """The further arguments that a signature may have."""
     taken = {*mistake.needs, *mistake.excludes}
     return [name for name in ARGUMENTS if name not in taken and REQUIRED.get(name) not in mistake.excludes]
 
 
 def _closed(names: Sequence[str]) -> tuple[str, ...]:
-    """In the order of a signature, less what means nothing there."""
+    """Return the names in the order of a signature, without those that have no meaning there."""
     return tuple(name for name in ARGUMENTS if name in names and REQUIRED.get(name, name) in names)
 
 
@@ -86,12 +86,12 @@ class PairTrial:
 
     @property
     def name(self) -> str:
-        """As it is printed."""
+        """The printed name."""
         return f"{self.first.name} + {self.second.name} [{self.operator}: {' '.join(self.arguments) or 'mask alone'}]"
 
     @property
     def mistake(self) -> Mistake:
-        """Both as one; every name that is right for one of them is right."""
+        """Both mistakes as one; a name that is right for either of them is right."""
         one, other = self.first, self.second
         return Mistake(
             self.name,
@@ -103,7 +103,7 @@ class PairTrial:
 
 
 def pair_trials(number: int) -> list[PairTrial]:
-    """So many pairs of mistakes in different lines, drawn, each with the fewest arguments that can express it."""
+    """Draw this number of pairs of mistakes in different lines, each with the fewest arguments that can express it."""
     source = np.random.default_rng(SEED)
     found: list[PairTrial] = []
     while len(found) < number:
@@ -118,7 +118,7 @@ def pair_trials(number: int) -> list[PairTrial]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What `check` said of a trial."""
+    """What `check` reported for a trial."""
 
     trial: Trial | PairTrial
     outcome: str
@@ -127,7 +127,7 @@ class Outcome:
 
 
 def tried(trial: Trial | PairTrial, globs: tuple[str, ...] = ()) -> Outcome:
-    """Check one, on all cases or on those that are chosen, and hold what is named against what is right."""
+    """Check one trial, on all cases or on the chosen ones, and compare the reported names with the right names."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         file = folder / "mine.py"
@@ -155,8 +155,8 @@ def pair_outcome(trial: PairTrial, told: Sequence[frozenset[str]], said: Said) -
     """
     One of OUTCOMES for a function with two mistakes.
 
-    told: the names in each finding. right: both mistakes are named, and nothing else. more: something is said besides.
-    one: only one of them is named. wrong: none is.
+    told: the names in each finding. right: both mistakes are named, and nothing else. more: both are named, and
+    something else is reported. one: only one of them is named. wrong: none is.
     """
     if said.conforms:
         return "survived"
@@ -172,7 +172,7 @@ def pair_outcome(trial: PairTrial, told: Sequence[frozenset[str]], said: Said) -
 
 
 def _told(run: Run) -> list[tuple[frozenset[str], int]]:
-    """The names in each finding of a run, and its number of verdicts."""
+    """The names in each finding of a run, and the number of verdicts of the finding."""
     causes = [cause for each in run.diagnoses.values() for cause in each.reported]
     return [
         (frozenset("=".join(way) for way in cause.decisions.items()) or frozenset({cause.arithmetic}), len(cause.cells))
@@ -184,8 +184,8 @@ def outcome_of(mistake: Mistake, said: Said) -> str:
     """
     One of OUTCOMES.
 
-    right: every cause is ours, and no alternative is rarer than it. tie: one is. more: something is said besides.
-    wrong: no cause is ours.
+    right: every finding names the mistake first, and no alternative is rarer. tie: an alternative is rarer. more: a
+    finding names the mistake first, but something else is reported too. wrong: no finding names the mistake first.
     """
     if said.conforms:
         return "survived"
@@ -204,7 +204,7 @@ def _key(option: Option) -> str:
 
 
 def _bits(option: Option) -> float:
-    """What an option costs; an arithmetic is dearer than any decision."""
+    """The cost of an option; an arithmetic costs more than any decision."""
     ways = [(decision, name) for decision, _, name in (key.partition("=") for key in option.keys)]
     return of_change(ways) if all(name for _, name in ways) else math.inf
 
@@ -215,7 +215,7 @@ def _text(named: Named) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print; 1 where a mistake is not named first and alone."""
+    """Measure and print; return 1 if the outcome of any trial is not `right`."""
     parser = argparse.ArgumentParser(prog="nox -s everyday --", description=(__doc__ or "").strip())
     parser.add_argument("--drawn", type=int, default=2, metavar="N", help="so many signatures that are drawn")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="so many side by side")

@@ -1,4 +1,4 @@
-"""A sample of what `nox -s everyday` measures, and that what measures can fail."""
+"""A sample of the measurements of `nox -s everyday`, and evidence that its scoring can fail."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from .writing import ARGUMENTS, written
 
 IGNORED = next(each for each in MISTAKES if each.name == "causal ignored")
 
-# Those that were told as something exotic before numbers were read off replies, each in one signature.
+# Mistakes that were diagnosed as something exotic before numbers were measured from replies, each in one signature.
 SAMPLE = (
     ("causal ignored", ("is_causal", "causal_alignment")),
     ("causal only when square", ("is_causal", "causal_alignment", "key_padding_mask")),
@@ -23,11 +23,11 @@ SAMPLE = (
     ("epsilon of 1e-3", ("bias",)),
     ("scale off by 1e-4", ("need_weights",)),
     ("finite part of the bias dropped", ("bias", "is_causal")),
-    ("filled with -10", ("key_padding_mask",)),  # an infinity that leaks, where NaN would
+    ("filled with -10", ("key_padding_mask",)),  # here an infinity leaks instead of NaN
     ("mask filled with -10, the rest with -inf", ("is_causal", "bias", "window")),
     ("causal mask filled with the lowest number, the rest with -inf", ("is_causal", "causal_alignment", "bias")),
     ("mask applied after the softmax, the rest before", ("is_causal", "key_padding_mask")),
-    ("NaN for fully masked rows", ("bias",)),  # what else is observed beside what is declared
+    ("NaN for fully masked rows", ("bias",)),  # other decisions are observed in addition to the declared one
 )
 
 
@@ -73,18 +73,18 @@ def test_an_everyday_mistake_is_named_first_and_alone(name: str, arguments: tupl
     ("name", "operator", "arguments", "globs"),
     [
         ("rows with NaN set to zero", SDPA, ("bias", "key_padding_mask"), ("numerics/nonfinite/*",)),
-        # Its arithmetic in float16 shows in calls with a causal mask only, so calibration has to know the mistake.
+        # Its float16 arithmetic shows only in calls with a causal mask, so calibration has to know the mistake.
         (
             "causal ignored",
             MHA,
             ("is_causal", "key_padding_mask", "num_kv_heads", "need_weights"),
             ("causal/*", "combined/arguments/*"),
         ),
-        # NaN in a key is NaN in a value then.
+        # The swap turns NaN in a key into NaN in a value.
         ("key and value swapped", MHA, ("is_causal",), ("numerics/nonfinite/*", "causal/*")),
-        # Calls with a scale alone show how it computes in float16.
+        # Only calls with a scale show how it computes in float16.
         ("result in float64 without a scale", SDPA, ("scale",), ("combined/pairs/scale*", "parameters/scale/*")),
-        # A constant over head_dim, not over its root.
+        # The factor is a constant divided by head_dim, not by its square root.
         ("scale 1/(2d)", SDPA, (), ("shapes/*",)),
     ],
     ids=["NaN", "causal", "swapped", "dtype", "scale"],
@@ -97,11 +97,11 @@ def test_a_mistake_is_named_from_a_few_cases_too(
     assert found.outcome == "right", found.said
 
 
-# Two mistakes that one function makes; the second shows in other calls than it would alone.
+# Two mistakes in one function; the first changes the calls in which the second shows.
 PAIRS = (
     ("no maximum", "result in float64", ()),
     ("mask ignored", "a scale of zero is none", ("scale",)),
-    # The second is assumed as well where it is observed how NaN is treated.
+    # To observe how NaN is treated, the check has to assume the second mistake too.
     ("mask inverted", "result in float64 without a scale", ("is_causal", "scale")),
 )
 

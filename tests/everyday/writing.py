@@ -1,13 +1,13 @@
 """
-Attention functions as text: a signature of `conformance check`, the right lines, and one mistake in place of some.
+Attention functions as text: a signature for `conformance check`, and correct lines, some replaced by a mistake.
 
-A function is made of named parts, each a few lines. A part stands in the function only where the signature has its
-argument; a mistake replaces parts by others.
+A function consists of named parts of a few lines each. The function contains a part only if the signature has the
+argument of the part. A mistake replaces parts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 
-# Keyword arguments that a function may have beside its mask, in the order in which they are written.
+# Keyword arguments that a function may have in addition to its mask, in the order of the signature.
 ARGUMENTS = (
     "is_causal",
     "causal_alignment",
@@ -43,7 +43,7 @@ MERGE = """\
 output = output.swapaxes(1, 2).reshape(batch, length, -1)
 output = output @ params["wo"] + (0 if params["bo"] is None else params["bo"])"""
 
-# Part -> the argument without which it is left out ("" where none is needed), and its lines.
+# Part -> the argument that it requires ("" if none), and its lines.
 PARTS: Mapping[str, tuple[str, str]] = {
     "sizes": ("", "length, keys, dim = query.shape[2], key.shape[2], query.shape[3]"),
     "repeat": (
@@ -87,7 +87,7 @@ if window is not None:
     "output": ("", "output = weights @ value"),
 }
 
-# By whether weights and their mean may be asked for.
+# Whether the signature has need_weights and average_weights -> the return statement.
 RETURNED = {
     (False, False): "return output",
     (True, False): "return (output, weights) if need_weights else output",
@@ -100,7 +100,7 @@ def written(operator: str, arguments: Sequence[str], replaced: Mapping[str, str]
     """
     The text of a module with one function, `attention`.
 
-    arguments: the keyword arguments that it has. replaced: part -> other lines; what is not replaced is right.
+    arguments: its keyword arguments. replaced: part -> other lines; all other parts are correct.
 
     Raises:
         KeyError: there is no such part.

@@ -1,10 +1,10 @@
 """
-Faults from outside: `nox -s faults`, or `python tests/faults/faults.py --seed 7 --kills 40`.
+Inject external faults into runs: `nox -s faults`, or `python tests/faults/faults.py --seed 7 --kills 40`.
 
-Runs are killed at random moments, also while reports are written, and resumed; they are ended by signals; disks are
-full; two resumes begin at once. Each time the folder must end like that of a run that nothing happened to, and nothing
-may be left: no process, no temporary folder, no half-written file. A table says what was tried and what was missed; a
-miss makes the exit code 1. The seed is printed, so that a miss can be tried again.
+Runs are killed at random moments, including while reports are written, and resumed. They are ended by signals, they
+write to full disks, and two resumes start at once. After each fault, the run folder must be the same as after an
+undisturbed run, and nothing may be left: no process, no temporary folder, no half-written file. A table shows what was
+tried and what failed; the exit code is 1 if anything failed. The seed is printed, so that a failure can be reproduced.
 """
 
 import argparse
@@ -30,13 +30,13 @@ VARIED = ROOT / "tests" / "fakes" / "varied.py"
 LIAR = ROOT / "tests" / "fakes" / "liar.py"
 KILLED = str(Path(__file__).with_name("killed.py"))
 FILES = ("run.jsonl", "verdict.json", "index.html", "junit.xml", "summary.md")
-# Two subjects that conform and one that does not, so that there are tensors, a second look and a diagnosis.
+# Some subjects conform and one does not, so that the run has tensors, a second look and a diagnosis.
 ASKED = ("-a", "numpy.*", "-a", f"{VARIED}[inverted_mask]", "-k", "masks/attention_2d/*", "-k", "shapes/cross_*")
 
-# Seconds for one run.
+# Time limit of one run, in seconds.
 PATIENCE = 180
 
-# Seconds within which workers end after their coordinator.
+# Workers must end within so many seconds after their coordinator.
 GONE = 5.0
 
 RECORDS = ("header", "footer")
@@ -45,7 +45,7 @@ COLUMNS = (34, 6, 6)
 
 @dataclass
 class Row:
-    """What was tried of one kind, and what was missed, in sentences."""
+    """One kind of fault: the number of trials, and a sentence for each trial that failed."""
 
     name: str
     tried: int = 0
@@ -65,10 +65,10 @@ class Row:
 @dataclass(frozen=True)
 class Whole:
     """
-    A run that nothing happened to: its exit code and two of its files.
+    An undisturbed run: its exit code and two of its files.
 
-    seconds: of the processor, which is what moments are measured by, since machines are busy with other things, too.
-    since: those of them after the start, after the header was written, and after the footer was.
+    since: CPU seconds used after the start, after the header was written, and after the footer was written. Moments are
+    measured in CPU time, since the machine may be busy with other processes.
     """
 
     code: int
@@ -79,7 +79,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class Place:
-    """A folder of one trial: where it runs, with a temporary folder of its own."""
+    """The working folder of one trial, with its own temporary folder."""
 
     folder: Path
     asked: tuple[str, ...] = ASKED
@@ -91,12 +91,12 @@ class Place:
 
     @property
     def temporary(self) -> Path:
-        """What TMPDIR says."""
+        """The value of TMPDIR."""
         return self.folder / "tmp"
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment: this checkout, and a temporary folder of its own."""
+        """The environment variables, which select this checkout and the temporary folder of the trial."""
         return {**os.environ, "TMPDIR": str(self.temporary), "PYTHONPATH": str(ROOT)}
 
     def start(
@@ -106,7 +106,7 @@ class Place:
         before: Callable[[], object] | None = None,
         **streams: Any,
     ) -> "subprocess.Popen[str]":
-        """Begin or resume a run; kill: since when, after how many seconds. before: what the process does first."""
+        """Start or resume a run. kill: the event and the CPU seconds after it. before: called first in the process."""
         self.temporary.mkdir(parents=True, exist_ok=True)
         words = ["run", "--no-cache", *self.asked, "--out", "run", "--baseline", "base.json", "--update-baseline"]
         words += ["--junit", "ci/junit.xml", "-j", "2", *more]
@@ -121,22 +121,22 @@ class Place:
         )
 
     def run(self, *more: str, **options: Any) -> tuple[int, str]:
-        """Run to the end: exit code and stderr."""
+        """Run to the end, and return the exit code and stderr."""
         process = self.start(*more, **options)
         _, said = process.communicate(timeout=PATIENCE)
         return process.returncode, said or ""
 
     def killed(self, since: str, seconds: float, *more: str) -> bool:
-        """Run until it is killed, when it has used so much of the processor; false where it ended before."""
+        """Run until it is killed after so many CPU seconds; return False if it ended before."""
         process = self.start(*more, kill=(since, str(seconds)), stderr=subprocess.DEVNULL)
         return process.wait(PATIENCE) == -signal.SIGKILL
 
     def go_on(self) -> tuple[int, str]:
-        """Resume; a run that had no folder yet begins."""
+        """Resume the run, or start it if it has no folder yet."""
         return self.run("--resume") if self.out.is_dir() else self.run()
 
     def left_over(self) -> list[str]:
-        """What must not be there when nothing runs any more."""
+        """Return files, folders and processes that must not exist after the end of a run."""
         found = [f"left in TMPDIR: {each.name}" for each in self.temporary.iterdir()]
         places = (self.folder, self.out, self.out / "tensors", self.folder / "ci")
         found += [f"left: {each}" for place in places for each in place.glob(".*")]
@@ -145,7 +145,7 @@ class Place:
         return found + self.living()
 
     def living(self) -> list[str]:
-        """Processes of this place that live on, after a while in which they may end."""
+        """Return the processes of this trial that are still alive after a grace period."""
         deadline = time.monotonic() + GONE
         while found := list(self._processes()):
             if time.monotonic() > deadline:
@@ -166,7 +166,7 @@ class Place:
                 continue  # it has just ended
 
     def differs(self, whole: Whole, code: int, said: str) -> list[str]:
-        """In what the folder differs from that of a run that nothing happened to."""
+        """Return the differences between the folder and that of an undisturbed run."""
         found = [] if code == whole.code else [f"exit code {code}, expected {whole.code}: {said[-300:]}"]
         found += [f"no {name}" for name in FILES if not (self.out / name).is_file()]
         found += [] if (self.folder / "ci" / "junit.xml").is_file() else ["no JUnit XML where it was asked for"]
@@ -178,7 +178,7 @@ class Place:
         return found + self.left_over()
 
     def stage(self) -> str:
-        """How far a run has come, by what stands in its folder."""
+        """Return how far a run got, judged by the files in its folder."""
         if not self.out.is_dir():
             return "before the folder"
         log = self.out / "run.jsonl"
@@ -193,19 +193,19 @@ class Place:
 
 
 def has(place: Place, record: str) -> bool:
-    """Whether the log has its first or its last record."""
+    """Whether the log contains a record of this type (header or footer)."""
     log = place.out / "run.jsonl"
     return log.is_file() and f'{{"type": "{record}"'.encode() in log.read_bytes()
 
 
 def cells(place: Place) -> int:
-    """How many verdicts the log has."""
+    """Return the number of verdicts in the log."""
     log = place.out / "run.jsonl"
     return log.read_bytes().count(b'\n{"type": "cell"') if log.is_file() else 0
 
 
 def wait(process: "subprocess.Popen[str]", until: Callable[[], bool]) -> bool:
-    """Wait for something that a run does; false where the run has ended before."""
+    """Wait until a condition holds; return False if the run ended before."""
     while process.poll() is None:
         if until():
             return True
@@ -215,10 +215,10 @@ def wait(process: "subprocess.Popen[str]", until: Callable[[], bool]) -> bool:
 
 def whole_run(place: Place) -> Whole:
     """
-    Run once and let nothing happen.
+    Run once without a fault.
 
     Raises:
-        RuntimeError: it does not end as it should.
+        RuntimeError: the run has the wrong exit code or leaves something.
     """
     process = place.start()
     began: dict[str, float] = {"start": 0.0}
@@ -237,7 +237,7 @@ def whole_run(place: Place) -> Whole:
 
 
 def used(process: int) -> float:
-    """Seconds of the processor that a process has used so far; 0 where it has ended."""
+    """Return the CPU seconds that a process has used so far; 0 if it has ended."""
     try:
         words = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
@@ -248,12 +248,13 @@ def used(process: int) -> float:
 # ---- trials ------------------------------------------------------------------------------------------------------
 
 
-# Kills a run at a moment, 0 to 1, and resumes it: how far it was, and what is wrong; None where it ended before.
+# Kills a run at a moment between 0 and 1 and resumes it. Returns how far the run got and the problems, or None if it
+# ended before.
 Kill = Callable[[Place, Whole, float], tuple[str, list[str]] | None]
 
 
 def kill(since: str) -> Kill:
-    """Kill after a part of what a run does since its start, its header, or its footer."""
+    """Return a trial that kills a run after a part of the CPU time since its start, its header or its footer."""
 
     def killed(place: Place, whole: Whole, moment: float) -> tuple[str, list[str]] | None:
         return _finished(place, whole) if place.killed(since, moment * whole.since[since]) else None
@@ -262,7 +263,7 @@ def kill(since: str) -> Kill:
 
 
 def kill_twice(place: Place, whole: Whole, moment: float) -> tuple[str, list[str]] | None:
-    """Kill a run when it has begun to judge, and then its resume."""
+    """Kill a run after it has begun to judge, then kill its resume."""
     place.killed("header", 0.3 * whole.since["header"])
     return _finished(place, whole) if place.killed("start", moment * whole.since["start"], "--resume") else None
 
@@ -275,10 +276,10 @@ def _finished(place: Place, whole: Whole) -> tuple[str, list[str]]:
 def signalled(
     place: Place, whole: Whole, number: signal.Signals, *, telling: bool = False, background: bool = False
 ) -> list[str]:
-    """End a run by a signal, see what it leaves, and resume it; background: as a shell starts `command &`."""
+    """End a run by a signal, check what it leaves, and resume it. background: start it like `command &` in a shell."""
 
     def as_a_shell_starts_it() -> None:
-        for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):  # nohup, for one, lets its children ignore SIGHUP
+        for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):  # e.g. nohup makes its children ignore SIGHUP
             signal.signal(each, signal.SIG_DFL)
         if background:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -297,7 +298,7 @@ def signalled(
 
 
 def limited(place: Place, whole: Whole, size: int) -> list[str]:
-    """No file may be larger than so many bytes."""
+    """Limit the size of every file to so many bytes."""
     code, said = place.run(before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)))
     return [*_said_fault(code, said, "File too large"), *place.left_over(), *place.differs(whole, *place.go_on())]
 
@@ -312,7 +313,7 @@ def _said_fault(code: int, said: str, why: str) -> list[str]:
 
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[Callable[[str], None] | None]:
-    """A disk of so many bytes, and what changes its size; None where none may be mounted here."""
+    """Mount a disk of this size and yield a function that resizes it; yield None if mounting fails."""
     folder.mkdir(parents=True)
     made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "faults", str(folder)], check=False, stderr=-3)
     if made.returncode:
@@ -329,7 +330,7 @@ def small_disk(folder: Path, size: str) -> Iterator[Callable[[str], None] | None
 
 
 def full_disk(place: Place, whole: Whole, size: str) -> list[str] | None:
-    """The disk of the run folder is full; None where no disk can be made here."""
+    """Fill the disk of the run folder; return None if no disk can be mounted."""
     with small_disk(place.out, size) as resize:
         if resize is None:
             return None
@@ -339,7 +340,7 @@ def full_disk(place: Place, whole: Whole, size: str) -> list[str] | None:
 
 
 def streams(place: Place, whole: Whole, words: str) -> list[str]:
-    """Standard streams that are full or closed, as a shell writes them, change neither files nor exit code."""
+    """Full or closed standard streams (`words` in shell syntax) change neither the files nor the exit code."""
     full = {">/dev/full": {"stdout": 1}, "2>/dev/full": {"stderr": 2}}
     closed = [{">&-": 1, "2>&-": 2}[word] for word in words.split() if word.endswith("&-")]
     with Path("/dev/full").open("w") as nothing:
@@ -349,13 +350,13 @@ def streams(place: Place, whole: Whole, words: str) -> list[str]:
 
 
 def close(descriptors: Sequence[int]) -> None:
-    """Close what the process was given."""
+    """Close these file descriptors."""
     for each in descriptors:
         os.close(each)
 
 
 def unwritable(place: Place) -> list[str]:
-    """A file that cannot be written is told before anything is run."""
+    """A file that cannot be written is reported before anything runs."""
     (place.folder / "notes").write_text("no folder", encoding="utf-8")
     code, said = place.run("--junit", "notes/junit.xml")
     found = [] if code == 4 else [f"exit code {code}, expected 4"]
@@ -366,10 +367,10 @@ def unwritable(place: Place) -> list[str]:
 
 
 def second_owner(place: Place, whole: Whole) -> list[str]:
-    """A resume of a live run is told who holds it; the run does not notice."""
+    """A resume of a live run is refused with the process id of the owner; the live run is not affected."""
     first = place.start()
     wait(first, lambda: cells(place) >= 5)
-    first.send_signal(signal.SIGSTOP)  # so that it is still there, however fast it is
+    first.send_signal(signal.SIGSTOP)  # so that it is still alive, even if it is fast
     code, said = place.run("--resume")
     first.send_signal(signal.SIGCONT)
     _, told = first.communicate(timeout=PATIENCE)
@@ -379,7 +380,7 @@ def second_owner(place: Place, whole: Whole) -> list[str]:
 
 
 def two_resumes(place: Place, whole: Whole) -> list[str]:
-    """Of two resumes that begin at once one goes on, and the other is told; or it comes when all is done."""
+    """If two resumes start at once, one continues and the other is refused, or it finds the run finished."""
     place.killed("header", 0.3 * whole.since["header"])
     both = [place.start("--resume") for _ in range(2)]
     ended = [(process.communicate(timeout=PATIENCE)[1], process.returncode) for process in both]
@@ -391,7 +392,7 @@ def two_resumes(place: Place, whole: Whole) -> list[str]:
 
 
 def restored(place: Place, whole: Whole) -> list[str]:
-    """`conformance report` makes every file of a run again but its log and its tensors."""
+    """`conformance report` recreates every file of a run except the log and the tensors."""
     code, said = place.run()
     for name in FILES[1:]:
         (place.out / name).unlink()
@@ -405,7 +406,7 @@ def restored(place: Place, whole: Whole) -> list[str]:
 
 
 def trials(whole: Whole, place: Callable[[], Place], kills: int, chance: random.Random) -> Iterator[Row]:
-    """Every kind of fault; a row when its trials are done."""
+    """Try every kind of fault, and yield a row after the trials of each kind."""
     kinds: tuple[tuple[str, Kill, int], ...] = (
         ("SIGKILL at any moment", kill("start"), kills - 3 * (kills // 4)),
         ("SIGKILL while it judges and tells", kill("header"), kills // 4),
@@ -458,7 +459,7 @@ def trials(whole: Whole, place: Callable[[], Place], kills: int, chance: random.
 
 
 def no_bytes(place: Place, whole: Whole) -> list[str]:
-    """Where nothing at all can be written, nothing is run."""
+    """If no file can be written at all, nothing runs."""
     code, said = place.run(before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)))
     last = said.strip().splitlines()[-1:] or [""]
     expected = (
@@ -469,17 +470,17 @@ def no_bytes(place: Place, whole: Whole) -> list[str]:
 
 
 def tell(text: str) -> None:
-    """Print at once."""
+    """Print without buffering."""
     print(text, flush=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Try everything, print the table, and return 1 where something was missed."""
+    """Try all faults, print the table, and return 1 if a trial failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=19, help="of the random moments (default: 19)")
     parser.add_argument("--kills", type=int, default=40, help="how many runs are killed (default: 40)")
     arguments = parser.parse_args(argv)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what it starts in the background ignore it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell makes background processes ignore it
     base = Path(tempfile.mkdtemp(prefix="faults-"))
     number = iter(range(10_000))
 
@@ -492,7 +493,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     took = ", ".join(f"{seconds:.2f} s since its {name}" for name, seconds in whole.since.items())
     tell(f"seed {arguments.seed}; a whole run uses the processor for {took}")
     rows = []
-    for row in trials(whole, place, arguments.kills, random.Random(arguments.seed)):  # noqa: S311 - moments, no secret
+    for row in trials(whole, place, arguments.kills, random.Random(arguments.seed)):  # noqa: S311 - not a secret
         rows.append(row)
         tell(f"{row}")
     first, second, third = COLUMNS

@@ -1,9 +1,9 @@
 """
-The command line, killed by the kernel when it has used so many seconds of the processor.
+Run the command line, and let the kernel kill it after so many CPU seconds.
 
-`python killed.py start 1.25 run -a numpy.sdpa`; with `header` or `footer` the seconds begin when the log has one. Who
-watches from outside comes too late where the machine is busy; a timer of the process itself does not, and SIGKILL
-cannot be handled, whoever sends it.
+Example: `python killed.py start 1.25 run -a numpy.sdpa`. With `header` or `footer`, the time counts from the moment
+when the log has that record. A watcher in another process reacts too late on a busy machine; a timer of the process
+itself does not. No process can handle SIGKILL, whoever sends it.
 """
 
 import ctypes
@@ -21,10 +21,10 @@ CLOCK_PROCESS_CPUTIME_ID = 2
 
 def arm(seconds: float) -> None:
     """
-    Begin to count (timer_create(2)).
+    Start the timer (timer_create(2)).
 
     Raises:
-        OSError: the system has no such timers.
+        OSError: the system cannot create or start such a timer.
     """
     system = ctypes.CDLL(None, use_errno=True)
     event = struct.pack("@qii48x", 0, signal.SIGKILL, 0)
@@ -37,7 +37,7 @@ def arm(seconds: float) -> None:
 
 
 def arm_after(kind: str, seconds: float) -> None:
-    """Begin to count when a record of this kind is in the log."""
+    """Start the timer when a record of this kind is appended to the log."""
     append = RunLog.append
 
     def appended(log: RunLog, record: Mapping[str, Any]) -> Record:

@@ -1,4 +1,4 @@
-"""A small part of the fault session (`nox -s faults`), and that its checks can fail."""
+"""A small part of the fault session (`nox -s faults`), and tests that its checks can fail."""
 
 import os
 import signal

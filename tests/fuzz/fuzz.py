@@ -1,12 +1,12 @@
 """
-Changed and made-up files for every reader: none may end in a traceback, take over 2 s, or over 300 MB.
+Feed mutated and made-up files to every reader: none may cause a traceback, take over 2 s, or over 300 MB.
 
     python -m tests.fuzz.fuzz                       the whole session: 100,000 inputs, seeds printed
     python -m tests.fuzz.fuzz --count 2000 --only cases --seed 7
-    python -m tests.fuzz.fuzz --seed 7 --again logs:123     one input again, with what it says
+    python -m tests.fuzz.fuzz --seed 7 --again logs:123     one input again, with its result
 
-An input is a function of the seed, the reader and its number, of the real files that are changed, and of nothing else.
-Every tenth input is made up by hypothesis; what it makes up is a function of the seed and the reader.
+A mutated input depends only on the seed, the reader, its number, and the real files that are mutated.
+For YAML and JSON, hypothesis makes up every tenth input; these depend on the seed and the reader.
 """
 
 import argparse
@@ -35,23 +35,23 @@ from tests.fuzz.readers import READERS, USAGE, Reader, Shelf
 
 COUNT = 100_000
 SEED = 19
-# CPU time that one input may take: the machine may be busy with other things.
+# CPU seconds that one input may take. Wall time would depend on what else the machine does.
 SECONDS = 2.0
 
-# By which one input may raise the most memory that the process ever had.
+# MB by which one input may raise the peak memory of the process.
 MEGABYTES = 300
 
-# CPU seconds after which an input is given up.
+# CPU seconds after which an input is aborted.
 HANG = 20.0
 
 INTERNAL = 3
-# One input in so many is made up.
+# One input in this many is made up.
 MADE_UP = 10
 
 
 @dataclass(frozen=True)
 class Failure:
-    """An input that a reader did not bear: which, what came of it, and its bytes."""
+    """An input that a reader failed on: the reader, the number of the input, the failure in words, and the bytes."""
 
     reader: str
     number: int
@@ -60,7 +60,7 @@ class Failure:
 
 
 class TooLong(BaseException):
-    """An input took so long that it was given up; no `except Exception` keeps it."""
+    """An input took so long that it was aborted. It is a BaseException, so no `except Exception` catches it."""
 
 
 def _give_up(_signal: int, _frame: Any) -> None:
@@ -69,7 +69,7 @@ def _give_up(_signal: int, _frame: Any) -> None:
 
 @contextlib.contextmanager
 def limited() -> Iterator[None]:
-    """Give up what takes over HANG seconds of CPU time."""
+    """Abort the block after HANG seconds of CPU time."""
     before = signal.signal(signal.SIGVTALRM, _give_up)
     signal.setitimer(signal.ITIMER_VIRTUAL, HANG)
     try:
@@ -80,12 +80,12 @@ def limited() -> Iterator[None]:
 
 
 def peak() -> float:
-    """The most memory that this process ever had, in MB."""
+    """Return the peak memory of this process, in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def bears(reader: Reader, shelf: Shelf, content: bytes) -> tuple[str, int]:
-    """Why an input fails, in words, "" where the reader bears it; and the exit code that it came to."""
+    """Return why the reader fails on an input, or "" if it does not, and its exit code."""
     out, err = io.StringIO(), io.StringIO()
     memory, started = peak(), time.process_time()
     said, code = "", INTERNAL
@@ -96,7 +96,7 @@ def bears(reader: Reader, shelf: Shelf, content: bytes) -> tuple[str, int]:
             said = f"exit code {code}\n{err.getvalue()[-3000:]}"
     except TooLong:
         said = f"was given up after {HANG:g} s"
-    except Exception:  # noqa: BLE001 - a traceback is what is looked for
+    except Exception:  # noqa: BLE001 - tracebacks are what this looks for
         said = traceback.format_exc()[-3000:]
     seconds, megabytes = time.process_time() - started, peak() - memory
     if not said and seconds > SECONDS:
@@ -107,13 +107,13 @@ def bears(reader: Reader, shelf: Shelf, content: bytes) -> tuple[str, int]:
 
 
 def input_of(reader: Reader, shelf: Shelf, seed: int, number: int) -> bytes:
-    """A changed real file."""
+    """Return a mutated real file."""
     rng = random.Random(f"{seed}/{reader.name}/{number}")  # noqa: S311 - no secret
     return mutated(rng, shelf.corpus[reader.name], reader.kind)
 
 
 def made_up(reader: Reader, seed: int, count: int, take: Callable[[bytes], None]) -> None:
-    """Give `take` so many files that hypothesis makes up: any value in the shape of the format, or any bytes."""
+    """Pass `count` files that hypothesis makes up to `take`: any mapping in the format of the reader, or any bytes."""
     texts = st.one_of(st.sampled_from([*KEYS, *reader.words]), st.text(max_size=8))
     leaves = st.one_of(st.sampled_from(VALUES), st.integers(), st.floats(), texts)
     values = st.recursive(leaves, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=6))
@@ -135,7 +135,7 @@ def made_up(reader: Reader, seed: int, count: int, take: Callable[[bytes], None]
 
 @dataclass
 class Session:
-    """Inputs that were read so far, and those that failed."""
+    """The counts of the inputs read so far, and the inputs that failed."""
 
     shelf: Shelf
     seed: int
@@ -145,7 +145,7 @@ class Session:
     slowest: dict[str, float] = field(default_factory=dict)
 
     def read(self, reader: Reader, number: int, content: bytes) -> None:
-        """Let the reader have one input."""
+        """Pass one input to the reader and record the result."""
         started = time.process_time()
         said, code = bears(reader, self.shelf, content)
         self.counts[reader.name] += 1
@@ -155,7 +155,7 @@ class Session:
             self.failures.append(Failure(reader.name, number, said, content))
 
     def run(self, reader: Reader, count: int) -> None:
-        """So many inputs for one reader: those that are made up have negative numbers."""
+        """Pass `count` inputs to one reader; those that are made up have negative numbers."""
         invented = count // MADE_UP if reader.kind in ("yaml", "json", "jsonl") else 0
         for number in range(count - invented):
             self.read(reader, number, input_of(reader, self.shelf, self.seed, number))
@@ -170,7 +170,7 @@ class Session:
 
 
 def shares(count: int, readers: Sequence[Reader]) -> dict[str, int]:
-    """How many inputs each reader has."""
+    """Return how many inputs each reader gets."""
     total = sum(reader.share for reader in readers)
     found = {reader.name: count * reader.share // total for reader in readers}
     found[readers[0].name] += count - sum(found.values())
@@ -178,7 +178,7 @@ def shares(count: int, readers: Sequence[Reader]) -> dict[str, int]:
 
 
 def parsed(words: Sequence[str]) -> argparse.Namespace:
-    """The options of a session."""
+    """Parse the options of a session."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--count", type=int, default=COUNT, help="inputs in all (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=SEED, help="default: %(default)s")
@@ -189,7 +189,7 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run a session and tell its counts; 1 where an input failed."""
+    """Run a session and print its counts; return 1 if an input failed."""
     options = parsed(words)
     folder = Path(tempfile.mkdtemp(prefix="conformance-fuzz-"))
     try:

@@ -1,4 +1,4 @@
-"""Real files changed at random: their bytes, or what stands in them, with values that readers get wrong."""
+"""Mutate real files at random: their bytes or their parsed content, with values that readers often get wrong."""
 
 import copy
 import json
@@ -13,7 +13,7 @@ Rng = random.Random
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
-# Bytes that are put anywhere.
+# Bytes that are inserted anywhere.
 TOKENS = (
     *(
         b"\0",
@@ -54,7 +54,7 @@ TOKENS = (
     ),
 )
 
-# What is put in the place of a value.
+# Replacements for a value.
 VALUES: tuple[Any, ...] = (
     *(
         None,
@@ -107,7 +107,7 @@ VALUES: tuple[Any, ...] = (
     ),
 )
 
-# What a key is renamed to.
+# New names for a key.
 KEYS = (
     "",
     "a",
@@ -126,7 +126,7 @@ KEYS = (
 
 
 def mutated(rng: Rng, corpus: Sequence[bytes], kind: str) -> bytes:
-    """One of the files with one change or several."""
+    """Return one of the files with one or more changes."""
     content = rng.choice(corpus)
     changes = 1 + int(rng.expovariate(0.7))
     if rng.random() < 0.6:
@@ -161,14 +161,14 @@ def _yaml(rng: Rng, content: bytes, changes: int) -> bytes:
 
 @cache
 def _loaded(content: bytes) -> Any:
-    return yaml.load(content, Loader=LOADER)  # noqa: S506 - a safe one
+    return yaml.load(content, Loader=LOADER)  # noqa: S506 - a safe loader
 
 
 def dumped(data: Any) -> bytes:
-    """A value as YAML; a text that is none in UTF-8 is written as its bytes."""
+    """Return a value as YAML bytes; lone surrogates are kept."""
     try:
         text: str = yaml.dump(data, Dumper=DUMPER, sort_keys=False, default_flow_style=None)
-    except UnicodeEncodeError:  # libyaml takes no half of a character
+    except UnicodeEncodeError:  # libyaml refuses lone surrogates
         text = yaml.safe_dump(data, sort_keys=False, default_flow_style=None, allow_unicode=True)
     return text.encode("utf-8", "surrogatepass")
 
@@ -207,7 +207,7 @@ def _raw(rng: Rng, content: bytes, changes: int) -> bytes:
     return content
 
 
-# How what stands in a file of each format is changed.
+# Format -> function that changes the content of such a file.
 STRUCTURED: dict[str, Callable[[Rng, bytes, int], bytes]] = {
     "yaml": _yaml,
     "json": _json,
@@ -218,7 +218,7 @@ STRUCTURED: dict[str, Callable[[Rng, bytes, int], bytes]] = {
 
 
 def changed(rng: Rng, data: Any, changes: int) -> Any:
-    """Data of lists and mappings with values replaced, keys renamed, entries copied or taken out."""
+    """Return the data with values replaced, keys renamed, and entries copied, inserted or removed."""
     root = {"": copy.deepcopy(data)}
     for _ in range(changes):
         places = _places(root)
@@ -240,7 +240,7 @@ def changed(rng: Rng, data: Any, changes: int) -> Any:
 
 
 def _places(data: Any) -> list[tuple[Any, Any]]:
-    """Every holder and key of a value in it, the outermost first."""
+    """Return the container and key of every value in the data, the outermost first."""
     found: list[tuple[Any, Any]] = []
     waiting = [data]
     for here in waiting:

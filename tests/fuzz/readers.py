@@ -1,4 +1,4 @@
-"""What reads files of users, and the real files that are changed for it."""
+"""The readers of user files, and the real files that are mutated for them."""
 
 import contextlib
 import io
@@ -27,7 +27,7 @@ from tests.fuzz.mutating import LOADER, dumped
 
 TESTS = Path(__file__).parents[1]
 GOOD, USAGE = 0, 4
-# Elements of a case whose arrays are made, too.
+# The arrays of a case are made only if they have at most this many elements.
 FEW = 1 << 16
 
 PYPROJECTS = (
@@ -59,7 +59,7 @@ cases:
 
 @dataclass
 class Shelf:
-    """A folder with a run, and the real files by reader; `scratch` is emptied for every input."""
+    """A folder with a run, and the real files of each reader; every use of `scratch` empties it."""
 
     folder: Path
     corpus: dict[str, list[bytes]] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Shelf:
 
     @property
     def short(self) -> Path:
-        """A run folder with a log of a few cells."""
+        """A run folder whose log has only a few cells."""
         return self.folder / "short"
 
     @property
@@ -85,7 +85,7 @@ class Shelf:
 
     @classmethod
     def made(cls, folder: Path) -> "Shelf":
-        """Judge a few cases, and collect files; the same in every session."""
+        """Judge a few cases and collect the real files, in the same way in every session."""
         shelf = cls(folder)
         fakes = (f"{TESTS / 'fakes' / 'varied.py'}[ignored_padding]", f"{TESTS / 'fakes' / 'broken.py'}[with_a_mask]")
         words = ["run", *(word for subject in (*fakes, "numpy.sdpa") for word in ("-a", subject))]
@@ -116,8 +116,8 @@ class Shelf:
 
 
 def _retold(path: Path) -> bytes:
-    """A suite under the name that it has here, with so few entries that many can be read."""
-    data = yaml.load(path.read_bytes(), Loader=LOADER)  # noqa: S506 - a safe one
+    """Return a suite under the name t with at most four entries, so that many inputs can be read."""
+    data = yaml.load(path.read_bytes(), Loader=LOADER)  # noqa: S506 - a safe loader
     rng = random.Random(path.name)  # noqa: S311 - no secret
     data["suite"] = "t"
     data["cases"] = rng.sample(data["cases"], min(len(data["cases"]), 4))
@@ -125,15 +125,15 @@ def _retold(path: Path) -> bytes:
 
 
 def _entries(path: Path) -> list[bytes]:
-    """Lists of a few of the known deviations."""
-    data = yaml.load(path.read_bytes(), Loader=LOADER)  # noqa: S506 - a safe one
+    """Return lists of three known deviations each."""
+    data = yaml.load(path.read_bytes(), Loader=LOADER)  # noqa: S506 - a safe loader
     entries = data["deviations"]
     parts = [entries[start : start + 3] for start in range(0, len(entries), 3)]
     return [dumped({"format": 1, "deviations": part}) for part in parts]
 
 
 def _short(log: bytes, seed: int) -> bytes:
-    """A log of a few cells, with what header, diagnoses and footer say of them."""
+    """Return a log of eight cells, with only what the header, diagnoses and footer say about them."""
     rng = random.Random(seed)  # noqa: S311 - no secret
     header, *records = map(json.loads, log.splitlines())
     cells = [each for each in records if each["type"] == "cell"]
@@ -157,7 +157,7 @@ def _short(log: bytes, seed: int) -> bytes:
 
 
 def _short_baseline(content: bytes, seed: int) -> bytes:
-    """A baseline of a few cells of each subject."""
+    """Return a baseline with at most four cells of each subject."""
     rng = random.Random(seed)  # noqa: S311 - no secret
     data = json.loads(content)
     for subject in data["subjects"].values():
@@ -173,7 +173,7 @@ def _npz() -> bytes:
 
 
 def _read_suite(root: Path) -> int:
-    """Load the case folder, and make the arrays of small cases that come of it."""
+    """Load the case folder, and make the arrays of its first two cases if they are small."""
     try:
         cases = load([root], root)
     except CaseFileErrors:
@@ -193,22 +193,22 @@ def _root(shelf: Shelf, files: dict[str, bytes]) -> Path:
 
 
 def read_cases(shelf: Shelf, content: bytes) -> int:
-    """A suite."""
+    """Read a suite."""
     return _read_suite(_root(shelf, {"t.yaml": content}))
 
 
 def read_arrays(shelf: Shelf, content: bytes) -> int:
-    """An npz beside a suite."""
+    """Read an npz file that a suite refers to."""
     return _read_suite(_root(shelf, {"t.yaml": ARRAYS.encode(), "t.npz": content}))
 
 
 def read_thorough(shelf: Shelf, content: bytes) -> int:
-    """The list of thorough cases."""
+    """Read a list of thorough cases."""
     return _read_suite(_root(shelf, {"t.yaml": THOROUGH.encode(), "thorough.txt": content}))
 
 
 def read_known(shelf: Shelf, content: bytes) -> int:
-    """A list of known deviations."""
+    """Read a list of known deviations."""
     file = shelf.folder / "known.yaml"
     file.write_bytes(content)
     try:
@@ -219,7 +219,7 @@ def read_known(shelf: Shelf, content: bytes) -> int:
 
 
 def read_log(shelf: Shelf, content: bytes) -> int:
-    """A run log, by one of the four commands that read one."""
+    """Read a run log with one of four commands, in turn."""
     folder = shelf.scratch / "run"
     folder.mkdir()
     (folder / "run.jsonl").write_bytes(content)
@@ -235,14 +235,14 @@ def read_log(shelf: Shelf, content: bytes) -> int:
 
 
 def read_baseline(shelf: Shelf, content: bytes) -> int:
-    """A baseline, as one side of a comparison."""
+    """Read a baseline as one side of a comparison."""
     folder = shelf.scratch
     (folder / "base.json").write_bytes(content)
     return conformance(["compare", str(folder / "base.json"), str(shelf.short), "--out", str(folder / "out")])
 
 
 def read_pyproject(shelf: Shelf, content: bytes) -> int:
-    """A project's environments, up to the interpreters that they mean."""
+    """Read the environments of a project, and find their interpreters."""
     folder = shelf.folder / "project"
     folder.mkdir(exist_ok=True)
     (folder / "pyproject.toml").write_bytes(content)
@@ -251,7 +251,7 @@ def read_pyproject(shelf: Shelf, content: bytes) -> int:
     except ValueError:
         return USAGE
     for python in declared.environments.values():
-        with contextlib.suppress(OSError, ValueError):  # as `examine` does before it starts one
+        with contextlib.suppress(OSError, ValueError):  # as `examine` does before it starts an interpreter
             interpreter(python)
     return GOOD
 
@@ -259,9 +259,9 @@ def read_pyproject(shelf: Shelf, content: bytes) -> int:
 @dataclass(frozen=True)
 class Reader:
     """
-    What reads one kind of file; share: of the inputs of a session.
+    The reader of one kind of file.
 
-    kind: the format. words: that a made-up file may hold.
+    kind: the format. share: its share of the inputs of a session. words: strings that a made-up file can contain.
     """
 
     name: str
@@ -271,7 +271,7 @@ class Reader:
     words: tuple[str, ...] = ()
 
     def written(self, value: Any) -> bytes:
-        """A made-up value in the format."""
+        """Return a made-up mapping in the format, together with the first keys that the format needs."""
         if self.kind == "yaml":
             return dumped({"format": 1, "suite": "t", "summary": "One.", **value})
         if self.kind == "jsonl":

@@ -1,4 +1,4 @@
-"""A sample of what `nox -s fuzz` reads, and that the session can fail."""
+"""A sample of the inputs of `nox -s fuzz`, and tests that a session can fail."""
 
 import sys
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def _says_internal(_shelf: Shelf, _content: bytes) -> int:
 
 
 def _prints_a_traceback(_shelf: Shelf, _content: bytes) -> int:
-    print("Traceback (most recent call last):", file=sys.stderr)  # noqa: T201 - what a command does
+    print("Traceback (most recent call last):", file=sys.stderr)  # noqa: T201 - as a command would
     return 0
 
 
@@ -61,7 +61,7 @@ def _peak_before() -> int:
 
 
 def _takes_memory(_shelf: Shelf, _content: bytes) -> int:
-    """Take 400 MB more than this process ever had before, since what other tests took counts for its peak."""
+    """Allocate 400 MB more than the peak memory of this process, which other tests may have raised."""
     return len(b"x" * ((_peak_before() + 400) << 20)) * 0
 
 
@@ -79,7 +79,7 @@ def test_a_reader_that_fails_is_caught(
     read: Callable[[Shelf, bytes], int], said: str, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fuzz, "HANG", 0.2)
-    # On a busy machine, taking the memory lasts longer than the limit. That limit has a test of its own.
+    # On a busy machine, allocating the memory can exceed the time limit, which has its own test.
     monkeypatch.setattr(fuzz, "SECONDS", 600.0)
     session = Session(shelf, seed=1)
     session.run(replace(BY_NAME["cases"], read=read), 20)

@@ -1,4 +1,4 @@
-"""Two sides of one cell each: what the comparison calls the change, what it says, and what it returns."""
+"""Comparisons of handmade sides: the kind of each change, its sentence, and the exit code."""
 
 import re
 from dataclasses import replace
@@ -180,7 +180,7 @@ def test_the_first_line_says_what_changed() -> None:
     [
         ({"onnxruntime": ">=1.24"}, "accepted", CONFORMS),
         ({"onnxruntime": ">=1.24", "numpy": ">=2"}, "accepted", CONFORMS),
-        ({"onnxruntime": ">=1.23"}, "regressed", REJECTED),  # the base is of these versions too, and conformed
+        ({"onnxruntime": ">=1.23"}, "regressed", REJECTED),  # the base has such versions, too, and it conformed
         ({"numpy": ">=2"}, "regressed", REJECTED),
         ({}, "regressed", REJECTED),
     ],
@@ -235,7 +235,7 @@ def test_the_cause_that_explains_most_cells_names_the_group() -> None:
 
 
 def test_what_the_diagnosis_of_a_run_says_names_the_group() -> None:
-    """Not what explains most of the cells by themselves, nor what a reply shows by itself."""
+    """It takes precedence over the deviation that explains most cells, and over what a single reply shows."""
     ways = ("use[mask]=ignored", "fully_masked_row=uniform", "mask_axes[mask]=transposed")
     told = Observed("fail", ways=ways[::-1], cause="mask_axes[mask]=transposed", condition="only with a mask")
     found = of({"a": PASS, "b": PASS}, {"a": told, "b": Observed("fail", ways=ways[:1])})

@@ -1,4 +1,4 @@
-"""Exit codes and their precedence; nothing unknown is green."""
+"""Exit codes and their precedence; an unknown verdict is not green."""
 
 from typing import Any
 

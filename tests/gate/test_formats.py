@@ -1,4 +1,4 @@
-"""The schemas of the files that machines read, held against what is really written."""
+"""The schemas of machine-readable files, checked against files that are really written."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Known deviations: accepted only within bound and delta, strict in both directions."""
+"""Known deviations: only failures within bound and delta are accepted, and a dead or too wide entry is a problem."""
 
 import datetime as dt
 from typing import Any
@@ -35,7 +35,7 @@ def problem(*, dead: bool) -> Problem:
 
 
 def cell(behaviour: Dialect, *, dead: bool = True, **fields: Any) -> Judged:
-    """What comes of an implementation that behaves so and declares nothing."""
+    """Return the judged cell of an implementation with this behaviour that declares nothing."""
     asked = problem(dead=dead)
     answer = evaluate(asked, behaviour, "float32").reply["output"]
     actual = {"output": to_tensor(round_to(answer.values, "float32"), "float32")}

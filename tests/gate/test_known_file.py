@@ -1,4 +1,4 @@
-"""The file of known deviations: six mistakes, six places; what is right keeps its line."""
+"""The file of known deviations: every mistake is reported with its place, and every entry knows its line."""
 
 import re
 import time
@@ -101,7 +101,7 @@ def test_an_entry_about_no_subject_is_refused(tmp_path: Path) -> None:
 
 
 def unconditional(path: Path) -> list[str]:
-    """Entries that hold for every call of a subject, and do not say above them why."""
+    """Return the entries that apply to every call of a subject without a comment above them that says why."""
     rows = path.read_text(encoding="utf-8").splitlines()
     found = []
     for entry, origin in read_known([path]):
@@ -171,7 +171,7 @@ def test_of_very_many_mistakes_the_first_are_told_and_how_many_there_are(tmp_pat
     assert time.process_time() - started < 10
 
 
-# What frameworks say, quoted by entries whose verdict is ours: the reason why a refusal counts for nothing.
+# Messages of frameworks that are quoted by entries with our own verdicts: the reason why a refusal does not count.
 OF_FRAMEWORKS = {"inconsistent q_sequence_length"}
 
 

@@ -1,4 +1,4 @@
-"""Edits of a list that a run suggests: what is fixed goes, what is too wide is narrowed, what was not seen stays."""
+"""Edits of a list that a run suggests: it removes fixed entries, narrows too wide ones, and keeps those not reached."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def run(*cells: dict[str, Any], dead: tuple[int, ...] = (), rejected: tuple[list
 
 
 def edited(*cells: dict[str, Any], **more: Any) -> tuple[list[str], tuple[str, ...]]:
-    """The lines that an edit takes out, marked -, and those that it puts in, marked +."""
+    """Return the lines that an edit removes, marked -, and adds, marked +; and the remarks."""
     found = propose(LIST, "known.yaml", LINES, run(*cells, **more))
     KnownFile.model_validate(yaml_syntax.read(found.text, "known.yaml").data)
     before, after = LIST.splitlines(), found.text.splitlines()

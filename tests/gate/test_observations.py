@@ -1,4 +1,4 @@
-"""What is read off a cell's record, and how subjects of two environments meet."""
+"""What an observation takes from a cell record, and how subjects of two environments are matched."""
 
 import json
 from pathlib import Path

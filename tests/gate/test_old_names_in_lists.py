@@ -1,4 +1,4 @@
-"""Lists of known deviations and baselines may have old names."""
+"""Lists of known deviations and baselines may contain old names."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_an_unknown_deviation_in_the_list_is_still_a_mistake(tmp_path: Path) -> 
 
 
 def test_a_baseline_may_have_old_names(tmp_path: Path) -> None:
-    """The cell is that of the case with the new name, and its way is the deviation with the new name."""
+    """The cell belongs to the case with the new name, and its way is the deviation with the new name."""
     entry = {"verdict": "fail", "ways": ["mask_axes[mask]=first_item", "softmax_axis=items"]}
     declared = {"verdict": "dialect", "declared": {"returned_weights": "nan_in_dead_rows"}}
     cells = {OLD_ID: entry, f"{OLD_ID}_with_weights": declared}

@@ -1,4 +1,4 @@
-"""The oracle on problems small enough to be worked by hand."""
+"""The oracle on problems that are small enough to solve by hand."""
 
 from typing import Any
 

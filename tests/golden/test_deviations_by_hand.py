@@ -1,4 +1,4 @@
-"""Every deviation that has a number of its own, on problems small enough to be worked by hand."""
+"""Each deviation that has its own expected numbers, on problems that are small enough to solve by hand."""
 
 from dataclasses import replace
 from typing import Any
@@ -16,12 +16,16 @@ from .tile_problems import flag
 
 LOG2 = float(np.log(2.0))
 EYE = np.eye(2)
-# (x, y) to (0, x); its transpose takes it to (y, 0).
+# Maps (x, y) to (0, x); its transpose maps (x, y) to (y, 0).
 UPPER = np.array([[0.0, 1.0], [0.0, 0.0]])
 
 
 def even(value: Any, queries: int, *groups: MaskOperand, **fields: Any) -> Problem:
-    """All logits are zero: the output is the mean of the values (batch, num_heads, seq_len, dim) that are attended."""
+    """
+    Return a problem in which all logits are zero: the output is the mean of the attended values.
+
+    value: shape (batch, num_heads, seq_len, dim).
+    """
     values = np.asarray(value, dtype=np.float64)
     batch, heads, keys, _ = values.shape
     nothing = np.zeros((batch, heads, keys, 1))
@@ -29,7 +33,7 @@ def even(value: Any, queries: int, *groups: MaskOperand, **fields: Any) -> Probl
 
 
 def mask(values: Any, slot: str = "mask", kind: str = "attention", **fields: Any) -> MaskOperand:
-    """A boolean mask, (q, k) or four axes."""
+    """Return a boolean mask of shape (seq_len_q, seq_len_k) or with four axes."""
     array = np.asarray(values, dtype=bool)
     return MaskOperand(slot, (kind,), "bool", array if array.ndim == 4 else array[None, None], **fields)
 
@@ -43,7 +47,7 @@ def values_of(problem: Problem, name: str, dialect: dict[str, str], score: str =
 
 
 def output(problem: Problem, *dialect: str, score: str = "float64") -> list[float]:
-    """The output under deviations that are written decision=name, as a flat list."""
+    """Return the output under deviations, written decision=name, as a flat list."""
     named = dict(key.split("=") for key in dialect)
     return [float(x) for x in values_of(problem, "output", named, score).ravel()]
 
@@ -60,7 +64,7 @@ def test_a_mask_is_ignored_when_weights_are_asked_for() -> None:
 
 
 def after_a_past(**flag: Any) -> Problem:
-    """Two queries after two keys of the past; key n has the value 2 ** n."""
+    """Return a problem with two queries after two past keys; key n has the value 2 ** n."""
     group = {"slot": "flag", "kinds": ("causal",), "element": "flag"} | flag
     return even([[[[1.0], [2.0], [4.0], [8.0]]]], 2, MaskOperand(**group), past=2)
 
@@ -70,12 +74,12 @@ def test_a_causal_flag_is_not_shifted_by_the_past() -> None:
     assert output(problem) == pytest.approx([7 / 3, 15 / 4])
     assert output(problem, "causal_with_past=not_shifted") == pytest.approx([1.0, 3 / 2])
     assert output(problem, "causal_with_past=first_key") == pytest.approx([1.0, 1.0])
-    assert output(problem, "causal_alignment=bottom_right") == output(problem)  # they are one here
-    assert output(problem, "causal_alignment=always_top_left") == output(problem)  # it is no matter of asking
+    assert output(problem, "causal_alignment=bottom_right") == output(problem)  # the same alignment here
+    assert output(problem, "causal_alignment=always_top_left") == output(problem)  # the offset is the past
 
 
 def test_a_causal_flag_is_not_moved_by_the_lengths() -> None:
-    """Two queries at the end of the first three of four keys; key n has the value 2 ** n."""
+    """Two queries are aligned with the end of the first three of four keys; key n has the value 2 ** n."""
     seen = np.array([[[[1, 1, 0, 0], [1, 1, 1, 0]]]], dtype=bool)
     flag = MaskOperand("flag", ("causal",), "flag", seen, moved=(None, 0))
     problem = even([[[[1.0], [2.0], [4.0], [8.0]]]], 2, flag)
@@ -123,7 +127,7 @@ def test_a_float_mask_of_ones_is_subtracted_from_one() -> None:
     problem = two_keys(added([[1.0, 0.0]]))
     lie = "float_mask[mask]=one_minus"
     assert output(problem, lie) == pytest.approx([4.0, 4.0])
-    # 0 is then -1e9, under which float32 loses the logits; -inf still masks
+    # 0 becomes -1e9, which absorbs the logits in float32; -inf still masks
     assert output(two_keys(added([[0.0, 0.0]])), lie, score="float32") == [6.0, 6.0]
     assert output(two_keys(added([[0.0, -np.inf]])), lie, score="float32") == [4.0, 4.0]
     assert output(two_keys(mask([[1, 0]])), lie) == [4.0, 4.0]
@@ -212,7 +216,7 @@ def test_a_mask_that_does_not_fit_the_exchanged_axes_forbids_the_exchange() -> N
     masked = square.but(mask_operands=(mask(np.tri(3)),))
     assert output(masked, lie) == output(masked)
     flagged = square.but(mask_operands=(MaskOperand("is_causal", ("causal",), "flag", causal(3, 3, 0), offset=0),))
-    # the first item sees itself, the second sees both
+    # the first batch element attends to itself, the second to both
     assert output(flagged, lie) == pytest.approx([0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 7, 8])
 
 
@@ -291,7 +295,7 @@ def test_the_projections_of_query_and_key_are_exchanged() -> None:
 
 
 def test_a_bias_that_is_missing_is_missing_where_its_weight_is_taken() -> None:
-    """A bias of 1 of the value is 1 in each output; read for the key, softmax cancels it, and the value has none."""
+    """A value bias of 1 adds 1 to each output. As a key bias, it cancels in the softmax, and the value has no bias."""
     problem = two_heads(params={"bv": np.array([1.0, 1.0])})
     dropped = two_heads(params={})
     assert output(problem) == pytest.approx([each + 1.0 for each in output(dropped)])
@@ -312,7 +316,7 @@ def test_projections_pass_through_relu() -> None:
 
 
 def two_positions() -> Problem:
-    """Two positions of two heads, all logits zero."""
+    """Return a problem with two positions and two heads, in which all logits are zero."""
     zeros = np.zeros((1, 2, 2))
     return two_heads(query=zeros, key=zeros, value=np.array([[[1.0, 2.0], [3.0, 4.0]]]))
 
@@ -357,19 +361,19 @@ def test_a_fully_masked_row_is_the_mean_of_the_values_that_are_not_padded() -> N
 
 
 def test_the_padded_keys_of_one_argument_are_zeroed() -> None:
-    # Logits of 2; a zeroed key has the logit 0. Key 2 is padded in both elements, key 1 in the second only.
+    # All logits are 2; a zeroed key has the logit 0. Key 2 is padded in both batch elements, key 1 only in the second.
     both, each = [[[[1, 1, 0]]]], [[[[1, 1, 1]]], [[[1, 0, 1]]]]
     operands = (mask(both, "padding", "key_padding"), mask(each, "lengths", "key_padding"))
     arrays = ([[[[2.0]]]] * 2, [[[[1.0]] * 3]] * 2, [[[[3.0], [5.0], [9.0]]]] * 2)
     found = output(sdpa(*arrays, mask_operands=operands), "padded_keys=zeroed")
     e = np.exp(2.0)
-    # The padding of the first argument is zeroed; that of another argument is used as a mask.
+    # Keys padded by the first argument are zeroed; the other argument is used as a mask.
     assert found == pytest.approx([(3 * e + 5 * e + 9) / (2 * e + 1), (3 * e + 9) / (e + 1)])
 
 
 @pytest.mark.parametrize(("name", "weights"), [("zeroed", [0.5, 0.5]), ("zeroed_with_weights", [0.0, 0.0])])
 def test_nothing_is_left_at_padded_positions(name: str, weights: list[float]) -> None:
-    # two heads that attend two of three positions alike: means of (2, 10) and (4, 20), and the bias on top
+    # both heads attend equally to two of three positions: the mean of (2, 10) and (4, 20), plus the output bias
     values = np.array([[[2.0, 10.0], [8.0, 90.0], [4.0, 20.0]]])
     fields: dict[str, Any] = {
         "key": np.zeros((1, 3, 2)),
@@ -389,7 +393,7 @@ def test_nothing_is_left_at_padded_positions(name: str, weights: list[float]) ->
 
 def test_the_denominator_of_the_softmax_has_one_more_term() -> None:
     assert output(two_keys(), "softmax_denominator=plus_one") == pytest.approx([5.6, 4.0])
-    # the largest exponential is 1, so that the sum is 4/3
+    # the largest exponential is 1, so the sum is 4/3
     assert output(two_keys(), "softmax_denominator=plus_1e-6")[0] == pytest.approx(7 / (1 + 0.75e-6), rel=1e-14)
     assert output(two_keys(), "softmax_denominator=plus_1e-9")[0] == pytest.approx(7 / (1 + 0.75e-9), rel=1e-14)
     fully_masked = two_keys(mask([[0, 0], [1, 1]]))
@@ -424,7 +428,7 @@ def test_a_masked_key_that_is_no_number_may_take_all_the_weight() -> None:
         np.testing.assert_array_equal(found[0, 0], [second, second])
 
 
-# Value 4 has a weight of 3/4 for the first query and of 1/4 for the second; the other is NaN.
+# The value 4 has a weight of 3/4 for the first query and of 1/4 for the second; the other value is NaN.
 CLEANED_VALUE = {"value_zeroed": [3.0, 1.0], "nan_value_zeroed": [3.0, 1.0], "value_clipped": [3.0, 1.0]}
 
 
@@ -456,7 +460,7 @@ def test_an_output_that_is_no_number_may_be_zero(name: str) -> None:
     np.testing.assert_array_equal(output(problem), [np.nan, 4.0])
     assert output(problem, f"attended_nonfinite={name}") == [0.0, 4.0]
     biased = two_heads(params={"bo": np.array([1.0, 2.0])}).but(value=np.array([[[4.0, 10.0], [8.0, np.nan]]]))
-    assert output(biased, f"attended_nonfinite={name}") == [0.0, 0.0]  # the identity projection mixes 0 times NaN in
+    assert output(biased, f"attended_nonfinite={name}") == [0.0, 0.0]  # the identity projection adds 0 * NaN
 
 
 def test_an_attended_key_that_is_no_number_may_be_cleaned() -> None:
@@ -473,7 +477,7 @@ def test_a_row_of_nothing_but_nan_may_be_taken_for_one_that_attends_nothing() ->
 
 
 def test_a_scale_of_zero_may_be_read_as_none() -> None:
-    """Weights are equal with a scale of 0, so the output is the mean; without a scale, head_dim 2 gives 1/sqrt(2)."""
+    """With a scale of 0, all weights are equal and the output is the mean; the default for head_dim 2 is 1/sqrt(2)."""
     plain, zero = two_keys(), two_keys().but(scale=0.0)
     assert output(zero) == pytest.approx([6.0, 6.0])
     assert output(zero, "scale=default_if_zero") == pytest.approx(output(plain.but(scale=2**-0.5)))
@@ -492,7 +496,7 @@ def test_a_row_with_a_nan_weight_may_be_zero() -> None:
 
 
 def test_a_layer_may_scale_by_the_width_of_its_query() -> None:
-    """Two numbers for two heads of one: the second logit of the first head is ln 3 / sqrt(2), not ln 3."""
+    """A query of width 2, two heads with head_dim 1: the second logit of the first head is ln 3 / sqrt(2), not ln 3."""
     other = 3.0 ** (0.5**0.5)
     first = (4.0 + 8.0 * other) / (1.0 + other)
     assert output(two_heads(), "scale=query_dim") == pytest.approx([first, 20.0])
@@ -500,7 +504,7 @@ def test_a_layer_may_scale_by_the_width_of_its_query() -> None:
 
 
 def test_a_layer_may_scale_by_the_share_of_its_query_in_a_head() -> None:
-    """Six numbers for two heads of one, of which four are 0: a head is taken to be three wide."""
+    """A query of width 6 (four numbers are 0), two heads with head_dim 1: the scale takes head_dim to be 3."""
     asked, other = two_heads(), 3.0 ** ((1.0 / 3.0) ** 0.5)
     zeros = np.zeros((4, 2))
     params = {**asked.params, "wq": np.concatenate([asked.params["wq"], zeros])}
@@ -526,13 +530,13 @@ def test_the_edges_of_a_window_move_before_masks_are_combined() -> None:
     flag = MaskOperand("window", ("window",), "flag", window(3, 3, 0, 0), window=(0, 0))
     first = mask([[1, 0, 0], [1, 0, 0], [1, 0, 0]], "first")
     problem = even([[[[1.0], [2.0], [6.0]]]], 3, first, flag)
-    # or: the diagonal and the first key; with one key more on the right, one more to each
+    # "or" allows the diagonal and the first key; with a longer right side, also the key after the diagonal
     assert output(problem, "mask_combination=or") == pytest.approx([1.0, 1.5, 3.5])
     both = ("mask_combination=or", "window_edges=right_longer")
     assert output(problem, *both) == pytest.approx([1.5, 3.0, 3.5])
 
 
-# ---- slips of plain code ---------------------------------------------------------------------------------------
+# ---- mistakes in simple code -----------------------------------------------------------------------------------
 
 
 def test_the_scale_divides() -> None:
@@ -551,7 +555,7 @@ def test_powers_of_two_are_taken() -> None:
     assert output(one_query([0.0, 1.0], mask_operands=(added([[0, 1]]),)), "softmax_base=two") == pytest.approx(
         [(4 + 4 * 8) / 5]
     )
-    capped = one_query([0.0, 1e9], softcap=3.0)  # the second logit is the cap itself
+    capped = one_query([0.0, 1e9], softcap=3.0)  # the second logit becomes 3, the cap
     assert output(capped, "softmax_base=two") == pytest.approx([(4 + 8 * 8) / 9])
 
 
@@ -595,7 +599,7 @@ def test_every_head_reads_the_first() -> None:
 
 
 def test_an_exponential_overflows() -> None:
-    problem = one_query([0.0, 100.0])  # e^100 is more than float32 holds, and less than float64 does
+    problem = one_query([0.0, 100.0])  # e^100 overflows in float32, but not in float64
     assert np.isnan(output(problem, "softmax_maximum=missing", score="float32")).all()
     assert output(problem, "softmax_maximum=missing") == [8.0]
 
@@ -653,7 +657,7 @@ def test_the_mask_of_the_first_query_holds_for_all() -> None:
 
 
 def test_items_are_tiled_over_heads() -> None:
-    # rows of the folded axis get items 0 1 0 1 0 1, three to an item of the batch
+    # the folded (batch, head) axis gets the masks 0 1 0 1 0 1; each batch element has three of its rows
     problem = even(np.broadcast_to([[0.0], [1.0]], (2, 3, 2, 1)), 1, mask([[[[1, 0]]], [[[0, 1]]]]))
     assert output(problem, "mask_axes[mask]=batch_tiled") == [0.0, 1.0, 0.0, 1.0, 0.0, 1.0]
 
@@ -670,7 +674,7 @@ def test_padding_lies_along_the_queries() -> None:
 
 
 def test_a_mask_is_read_with_swapped_strides() -> None:
-    # rows 1 0 1 and 0 1 1 are 1 0 1 0 1 1 in memory; query 0 reads positions 0, 2, 4 of them, query 1 reads 1, 3, 5
+    # rows 1 0 1 and 0 1 1 are 1 0 1 0 1 1 in memory; query 0 reads the elements 0, 2, 4, query 1 reads 1, 3, 5
     problem = even([[[[1.0], [2.0], [4.0]]]], 2, mask([[1, 0, 1], [0, 1, 1]]))
     assert output(problem) == pytest.approx([5 / 2, 3.0])
     assert output(problem, "mask_axes[mask]=strides_swapped") == pytest.approx([7 / 3, 4.0])
@@ -692,14 +696,14 @@ def test_a_mask_is_read_at_another_head(lie: str, expected: list[float]) -> None
 
 def test_a_scale_of_the_padded_head_or_of_its_whole_width() -> None:
     def scored(product: float, **fields: Any) -> Problem:
-        """Four numbers a head; the products are 0 and `product`."""
+        """Return a problem with head_dim 4 in which the products are 0 and `product`."""
         rows = np.zeros((1, 1, 2, 4))
         rows[..., 1, 0] = product
         return sdpa([[[[1.0, 0.0, 0.0, 0.0]]]], rows, [[[[4.0], [8.0]]]], **fields)
 
     assert output(scored(2 * LOG3, scale=None)) == pytest.approx([7.0])
     assert output(scored(8**0.5 * LOG3, scale=None), "scale=padded_8") == pytest.approx([7.0])
-    assert output(scored(4 * LOG3, scale=0.25), "scale=padded_8") == pytest.approx([7.0])  # a given one is used
+    assert output(scored(4 * LOG3, scale=0.25), "scale=padded_8") == pytest.approx([7.0])  # a given scale is used
     assert output(scored(4 * LOG3, scale=None), "scale=over_head_dim_1") == pytest.approx([7.0])
     assert output(scored(8 * LOG3, scale=0.25), "scale=over_head_dim_0.5") == pytest.approx([7.0])
 
@@ -711,14 +715,14 @@ def test_a_softcap_that_is_not_requested() -> None:
     assert output(problem.but(softcap=5.0), "softcap=default_2") == output(problem.but(softcap=5.0))
 
 
-# ---- slips of a kernel -----------------------------------------------------------------------------------------
+# ---- mistakes in kernels ---------------------------------------------------------------------------------------
 
 
 def test_keys_after_the_last_block_are_dropped() -> None:
     values = [[[[float(n)] for n in range(17)]]]
     assert output(even(values, 1)) == [8.0]
     assert output(even(values, 1), "key_tail=dropped_16") == [7.5]
-    assert output(even(values, 1), "key_tail=dropped_32") == [0.0]  # no full block: no key is left
+    assert output(even(values, 1), "key_tail=dropped_32") == [0.0]  # there is no full block, so no key is left
 
 
 def test_keys_are_filled_up_with_zeros_that_take_weight() -> None:
@@ -731,7 +735,7 @@ def test_keys_are_filled_up_with_zeros_that_take_weight() -> None:
 
 
 def test_a_risen_maximum_leaves_the_sum_too_large() -> None:
-    # sixteen weights of 1/32 and one of a half: the sum of the first block is sixteen times too large
+    # sixteen weights of 1/32 and one of 1/2: the output of the first block is sixteen times too large
     problem = sdpa([[[[1.0]]]], [[[[0.0]] * 16 + [[np.log(16.0)]]]], [[[[1.0]] * 16 + [[0.0]]]])
     assert output(problem) == pytest.approx([0.5])
     assert output(problem, "online_softmax=not_rescaled_16") == pytest.approx([8.0])
@@ -739,11 +743,11 @@ def test_a_risen_maximum_leaves_the_sum_too_large() -> None:
     assert output(problem, "online_softmax=not_rescaled_32") == pytest.approx([0.5])
     assert output(problem, "online_softmax=total_not_rescaled_16") == pytest.approx([1 / 17])
     assert output(problem, "online_softmax=nothing_rescaled_16") == pytest.approx([16 / 17])
-    assert output(problem, "online_softmax=block_not_rescaled_16") == pytest.approx([8.0])  # the next one is the last
+    assert output(problem, "online_softmax=block_not_rescaled_16") == pytest.approx([8.0])  # the next block is the last
 
 
 def test_a_block_misses_the_next_rise_alone() -> None:
-    # logits 0, ln 2 and ln 6 a block: exponentials 1, 2 and 6; the first misses the factor 1/2, the second one 1/3
+    # three blocks with the exponentials 1, 2 and 6; the first block misses the factor 1/2, the second the factor 1/3
     keys = [[0.0]] * 4 + [[LOG2]] * 4 + [[np.log(6.0)]] * 4
     values = [[[[1.0]] * 4 + [[0.0]] * 8]], [[[[0.0]] * 4 + [[1.0]] * 4 + [[0.0]] * 4]]
     assert [output(sdpa([[[[1.0]]]], [[keys]], each))[0] for each in values] == pytest.approx([1 / 9, 2 / 9])
@@ -757,7 +761,7 @@ def test_the_last_query_is_left_at_zero() -> None:
     assert output(two_keys(), "query_tail=zero") == pytest.approx([7.0, 0.0])
 
 
-# ---- habits of models ------------------------------------------------------------------------------------------
+# ---- behaviours of models --------------------------------------------------------------------------------------
 
 
 def test_padding_becomes_a_length() -> None:
@@ -796,7 +800,7 @@ def test_masked_keys_share_in_the_maximum() -> None:
 
 
 def test_what_is_added_to_the_denominator_counts_from_the_maximum_that_is_subtracted() -> None:
-    """Weights of 1/8 and 2/8 of the masked third key, and 1 in the denominator: 3/8 + 1."""
+    """Relative to the masked third key, the exponentials are 1/8 and 2/8, so the denominator is 3/8 + 1."""
     problem = one_query(np.log([1.0, 2.0, 8.0]), None, mask([[1, 1, 0]]))
     both = ("softmax_maximum=of_masked_keys", "softmax_denominator=plus_1")
     assert output(problem, both[1]) == pytest.approx([(4 * 0.5 + 8) / (1.5 + 1)])
@@ -814,7 +818,7 @@ def test_masked_keys_keep_weight_under_a_low_fill() -> None:
 
 
 def test_one_argument_alone_fills_with_a_number() -> None:
-    """Keys of weights 1, 3 and 5, with values 4, 8 and 12; the mask hides the last two, the padding the last one."""
+    """Three keys have exponentials 1, 3, 5 and values 4, 8, 12. The mask hides the last two, the padding the last."""
     problem = one_query(np.log([1.0, 3.0, 5.0]), None, mask([[1, 0, 0]]), mask([[1, 1, 0]], "padding", "key_padding"))
     two = text(LOG2)
     assert output(problem) == [4.0]
@@ -822,26 +826,26 @@ def test_one_argument_alone_fills_with_a_number() -> None:
     assert output(problem, f"argument_fill[mask]=puts_{two}_last") == pytest.approx([(4 + 2 * 8 + 2 * 12) / 5])
     assert output(problem, f"argument_fill[mask]=adds_{two}") == pytest.approx([(4 + 6 * 8) / 7])
     for name in (f"puts_{two}", f"puts_{two}_last", f"adds_{two}"):
-        # the mask hides the last key with -inf, or has done so before
+        # the mask hides the last key with -inf, which only a fill with `_last` replaces
         hidden = 2 * 12 if name.endswith("_last") else 0
         expected = (4 + hidden) / (1 + hidden / 12)
         assert output(problem, f"argument_fill[padding]={name}") == pytest.approx([expected])
 
 
 def test_each_mask_adds_its_number() -> None:
-    """Keys of weights 1, 3 and 5, with values 4, 8 and 12; both masks hide the last key, one of them the second."""
+    """Three keys have exponentials 1, 3, 5 and values 4, 8, 12. Both masks hide the last key, one also the second."""
     masks = mask([[1, 0, 0]]), mask([[1, 1, 0]], "padding", "key_padding")
     problem = one_query(np.log([1.0, 3.0, 5.0]), None, *masks)
     assert output(problem, f"mask_fill=adds_{text(LOG2)}") == pytest.approx([(4 + 6 * 8 + 10 * 12) / 17])
     assert output(problem, f"mask_fill=adds_{text(LOG2)}_for_each") == pytest.approx([(4 + 6 * 8 + 20 * 12) / 27])
-    # Twice the most negative number is -inf, so only the keys that one mask hides are left in a fully masked row.
+    # Twice the most negative number is -inf: in a fully masked row, only keys that a single mask hides have weight.
     hidden = one_query(np.log([1.0, 3.0, 5.0]), None, mask([[0, 0, 0]]), masks[1])
     assert output(hidden, "mask_fill=finite_minimum") == pytest.approx([8.0])
     assert output(hidden, "mask_fill=finite_minimum_for_each") == pytest.approx([6.0])
 
 
 def test_the_causal_mask_alone_fills_with_a_number() -> None:
-    """The first query sees its first key by the causal mask, and the mask hides it: only the fill is left."""
+    """The attention mask hides the only key that is_causal allows the first query: only the filled key is left."""
     problem = two_keys(mask([[0, 1], [1, 1]]), flag(2, 2))
     assert output(problem) == pytest.approx([0.0, 5.0])
     assert output(problem, "causal_fill=puts_-1e9") == pytest.approx([8.0, 5.0])
@@ -852,7 +856,7 @@ def test_the_causal_mask_alone_fills_with_a_number() -> None:
 
 
 def test_one_argument_alone_is_applied_after_the_softmax() -> None:
-    """Of weights 1/9, 3/9 and 5/9, the mask hides the last two, the padding the last: 4 of the sum of 1 + 3 is left."""
+    """The mask hides the last two of three exponentials 1, 3 and 5, the padding the last: a weight of 1 / (1 + 3)."""
     problem = one_query(np.log([1.0, 3.0, 5.0]), None, mask([[1, 0, 0]]), mask([[1, 1, 0]], "padding", "key_padding"))
     assert output(problem, "argument_fill[mask]=zero_after_softmax") == pytest.approx([4 / 4])
     assert output(problem, "argument_fill[padding]=zero_after_softmax") == pytest.approx([4.0])
@@ -866,7 +870,7 @@ def test_one_argument_alone_is_applied_after_the_softmax() -> None:
 
 
 def test_the_fill_of_an_argument_comes_after_the_bias_and_leaves_appended_keys_alone() -> None:
-    """Of values 4, 8 and 12, the mask hides the last two, and a bias of -inf the second."""
+    """The values are 4, 8 and 12. The mask hides the last two, and a bias of -inf hides the second."""
     bias = replace(added([[0.0, -np.inf, 0.0]]), slot="bias")
     problem = one_query(np.zeros(3), None, mask([[1, 0, 0]]), bias)
     two = text(LOG2)
@@ -874,13 +878,13 @@ def test_the_fill_of_an_argument_comes_after_the_bias_and_leaves_appended_keys_a
     for replaced in (f"puts_{two}", f"puts_{two}_last"):
         assert output(problem, f"argument_fill[mask]={replaced}") == pytest.approx([(4 + 2 * 8 + 2 * 12) / 5])
     assert output(problem, f"argument_fill[mask]=adds_{two}") == pytest.approx([(4 + 2 * 12) / 3])
-    # What is appended has a weight of 1 and a value of 0, and no mask hides it.
+    # The appended key has the logit 0 and the value 0, and no mask hides it.
     layer = random_mha(7, mask([np.arange(KEYS) < 2], "padding", "key_padding"), zero_key=True)
     assert output(layer, "argument_fill[padding]=puts_-1e9") == pytest.approx(output(layer), rel=1e-12)
 
 
 def test_a_masked_nan_is_replaced_by_a_fill_and_stays_where_minus_infinity_is_added() -> None:
-    """Values of 4, 8 and 12; the mask hides the second key, the padding the third one, and one of the two is NaN."""
+    """The values are 4, 8, 12. The mask hides the second key, the padding the third; one of these two keys is NaN."""
 
     def problem(*logits: float) -> Problem:
         return one_query(logits, None, mask([[1, 0, 1]]), mask([[1, 1, 0]], "padding", "key_padding"))
@@ -905,7 +909,7 @@ def test_the_query_is_added_unasked() -> None:
     assert np.array(output(plain, "residual=unasked")) - np.array(output(plain)) == pytest.approx([1.0, 0.0])
 
 
-# ---- slips of the pen ------------------------------------------------------------------------------------------
+# ---- small mistakes --------------------------------------------------------------------------------------------
 
 
 def test_an_argument_is_taken_for_another() -> None:
@@ -951,11 +955,11 @@ def test_an_argument_is_projected_with_the_weights_of_another() -> None:
     assert output(problem, "projection_order=wk_for_value") == pytest.approx([1.0, 2.0])
     assert output(problem, "projection_order=wq_for_key") == pytest.approx([7.0, 20.0])
     assert output(problem, "projection_bias=bk_for_value") == pytest.approx([7.0, 22.0])
-    assert output(problem, "projection_bias=bk_for_query") == output(problem)  # it has none
+    assert output(problem, "projection_bias=bk_for_query") == output(problem)  # the query has no bias to replace
 
 
 def test_packed_columns_are_read_by_heads() -> None:
-    # of two heads of width one the columns q0 q1 k0 k1 v0 v1 are read as q0 k0 v0 q1 k1 v1
+    # two heads with head_dim 1: the columns q0 q1 k0 k1 v0 v1 are read as q0 k0 v0 q1 k1 v1
     weights = {"wq": [[1.0, 2.0], [0.0, 0.0]], "wk": [[3.0, 4.0], [0.0, 0.0]], "wv": [[5.0, 6.0], [0.0, 0.0]]}
     problem = two_heads(value=np.array([[[1.0, 0.0], [1.0, 0.0]]]), params={n: np.array(w) for n, w in weights.items()})
     assert output(problem) == pytest.approx([5.0, 6.0])
@@ -963,7 +967,7 @@ def test_packed_columns_are_read_by_heads() -> None:
 
 
 def test_a_key_is_reshaped_for_transposed() -> None:
-    # rows (0, a), (b, c) of two keys read as columns (0, b), (a, c) by a transposition, as (0, a), (b, c) by reshaping
+    # transposing keys with the rows (a, b), (c, d) gives the rows (a, c), (b, d); reshaping leaves (a, b), (c, d)
     problem = sdpa([[[[0.0, 1.0]]]], [[[[5.0, 0.0], [0.0, LOG3]]]], [[[[4.0], [8.0]]]])
     turned = sdpa([[[[0.0, 1.0]]]], [[[[5.0, LOG3], [0.0, 0.0]]]], [[[[4.0], [8.0]]]])
     assert output(problem, "arguments=key_reshaped") == output(problem) == pytest.approx([7.0])
@@ -1003,7 +1007,7 @@ def test_a_cap_that_is_not_divided_by() -> None:
 
 
 def test_one_maximum_that_is_nan_makes_nan_of_every_row() -> None:
-    """Two items: a key of the first one is NaN, and the second one is right by itself."""
+    """The first batch element has a NaN key; the second one is correct on its own."""
     key = np.array([[[[np.nan], [0.0]]], [[[0.0], [0.0]]]])
     value = np.full((2, 1, 2, 1), 6.0)
     problem = sdpa(np.ones((2, 1, 1, 1)), key, value)
@@ -1017,7 +1021,7 @@ def test_logits_are_returned_as_weights() -> None:
     np.testing.assert_allclose(found[0, 0], [[0.0, -np.inf], [LOG3, 0.0]])
 
 
-# ---- slips that had no name -------------------------------------------------------------------------------------
+# ---- other mistakes ---------------------------------------------------------------------------------------------
 
 
 def test_a_scale_that_is_given_is_multiplied_with_the_default() -> None:
@@ -1121,7 +1125,7 @@ def test_one_maximum_for_several_rows() -> None:
 
 
 def test_heads_meet_rows_of_the_output_projection_by_head_dim() -> None:
-    """Two heads of one number, values of two: 1 2 and 3 4; head 1 meets the rows of 2 and 3, not those of 3 and 4."""
+    """Two heads with head_dim 1 and values (1, 2), (3, 4): head 1 uses the rows 1 and 2 of wo, not the rows 2 and 3."""
     rows = np.zeros((1, 1, 2)), np.zeros((1, 1, 2)), np.array([[[1.0, 2.0, 3.0, 4.0]]])
     params = {"wq": np.eye(2), "wk": np.eye(2), "wv": np.eye(4), "wo": np.diag([1.0, 10.0, 100.0, 1000.0])}
     problem = mha(*rows, params, 2)
@@ -1132,7 +1136,7 @@ def test_heads_meet_rows_of_the_output_projection_by_head_dim() -> None:
 
 @pytest.mark.parametrize(("name", "expected"), [("zeroed", 13 / 4), ("zeroed_with_values", 7 / 4)])
 def test_zeros_for_padding_are_no_mask(name: str, expected: float) -> None:
-    """Logits are ln 2, 0 and, padded, ln 9; values 1, 5 and 6: weights 1/2, 1/4, 1/4 beside a logit of zero."""
+    """Logits are ln 2, 0 and (padded) ln 9, values 1, 5, 6. If the padded logit is 0, the weights are 1/2, 1/4, 1/4."""
     padding = MaskOperand("lengths", ("key_padding",), "bool", np.array([[[[1, 1, 0]]]], dtype=bool))
     problem = one_query(np.log([2.0, 1.0, 9.0]), [1.0, 5.0, 6.0], padding)
     assert evaluate(problem).reply["output"].values.ravel() == pytest.approx([7 / 3])
@@ -1140,7 +1144,7 @@ def test_zeros_for_padding_are_no_mask(name: str, expected: float) -> None:
 
 
 def test_the_capped_product_is_returned_for_the_one_before_the_softcap() -> None:
-    """Logits 0 and ln 3, capped at ln 3: tanh(1) ln 3."""
+    """The logits are 0 and ln 3, the softcap is ln 3: the second capped logit is ln 3 * tanh(1)."""
     problem = two_keys(outputs=("output", "scaled"), softcap=LOG3)
     raw = evaluate(problem).reply["scaled"].values[0, 0, 0]
     assert raw.tolist() == [0.0, LOG3]
@@ -1170,14 +1174,14 @@ def test_an_offset_may_have_the_wrong_sign() -> None:
 
 
 def test_the_bias_of_the_query_is_not_scaled() -> None:
-    # the first head's query is its bias, 2: logits 0 and ln 3 at a scale of a half, 0 and ln 9 without
+    # the query of the first head is its bias, 2: logits 0 and ln 3 with a scale of 0.5, 0 and ln 9 without it
     problem = two_heads(query=np.zeros((1, 1, 2)), params={"bq": np.array([2.0, 0.0])}, scale=0.5)
     assert output(problem) == pytest.approx([7.0, 20.0])
     assert output(problem, "projection_bias=bq_unscaled") == pytest.approx([(4 + 9 * 8) / 10, 20.0])
 
 
 def test_a_fill_that_hides_little_may_leave_fully_masked_rows_alone() -> None:
-    """A logit of -1e-9 in place of zero has a weight of 1/4 (1 - 3/4 1e-9): the output is 0.75e-9 lower."""
+    """With a logit of -1e-9 instead of 0, the weight is 1/4 (1 - 3/4 1e-9): the output is 0.75e-9 lower."""
     problem = two_keys(mask([[0, 0], [1, 0]]))
     assert output(problem, "mask_fill=zero") == pytest.approx([6.0, 5.0])
     assert output(problem, "mask_fill=puts_0_but_fully_masked_rows") == pytest.approx([0.0, 5.0])

@@ -1,4 +1,4 @@
-"""Loops over tiles of keys that a causal flag bounds: the keys that each query sees, drawn by hand."""
+"""Loops over key tiles that stop at a causal limit: the keys that each query attends to, drawn by hand."""
 
 import pytest
 

@@ -1,8 +1,8 @@
 """
-The oracle against numbers that none of us wrote: the Attention node tests that ship inside the `onnx` package.
+Compare the oracle with independent numbers: the Attention node tests in the `onnx` package.
 
-They become cases by `conformance import onnx`; every one of them is judged, within the tolerance that onnx publishes
-and, in half precision, the bound of the arithmetic in which its reference computed them.
+`conformance import onnx` converts them to cases. Every case is compared within the tolerance that onnx publishes or, if
+it is larger in half precision, the bound of the arithmetic in which the reference of onnx computed the numbers.
 """
 
 import subprocess
@@ -116,7 +116,7 @@ def test_a_subject_declines_what_its_opset_does_not_have(folder: Path, cases: Ma
 
 
 def test_a_past_moves_the_diagonal(cases: Mapping[str, Case]) -> None:
-    # three keys of the past before four new ones: the first query sees the past and itself
+    # three past keys, then four new ones: the first query attends to the past and to itself
     problem = materialise(cases["4d_causal_with_past_and_present"])
     assert problem.allowed()[0, 0].astype(int).tolist() == [
         [1, 1, 1, 1, 0, 0, 0],
@@ -127,7 +127,7 @@ def test_a_past_moves_the_diagonal(cases: Mapping[str, Case]) -> None:
 
 
 def test_valid_keys_move_the_diagonal_item_by_item(cases: Mapping[str, Case]) -> None:
-    # four queries, four keys, two of them valid: the first two queries would stand before the first key
+    # four queries and four keys, of which two are valid: the first two queries are before the first key
     problem = materialise(cases["4d_causal_nonpad_negative_offset_structural_empty"])
     assert problem.allowed()[0, 0].astype(int).tolist() == [[0, 0, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0]]
 

@@ -1,4 +1,4 @@
-"""Deviations of kernels that look at whole tiles: the keys that each query sees, drawn by hand, and rows worked out."""
+"""Deviations of kernels that process whole tiles: attended keys drawn by hand, and outputs computed by hand."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_a_causal_flag_by_tiles(lie: str, expected: list[str]) -> None:
     problem = even(5, 7, flag(5, 7))
     assert seen(problem) == ["x------", "xx-----", "xxx----", "xxxx---", "xxxxx--"]
     assert seen(problem, lie) == expected
-    assert seen(even(5, 7, mask(np.tri(5, 7))), lie) == seen(problem)  # a mask is no flag
+    assert seen(even(5, 7, mask(np.tri(5, 7))), lie) == seen(problem)  # an attention mask is not is_causal
 
 
 def test_tiles_of_queries_and_of_keys_are_rounded_together() -> None:
@@ -73,8 +73,8 @@ def test_rows_of_a_mask_begin_again_with_every_tile_of_queries() -> None:
     triangle = ["x------", "xx-----", "xxx----", "xxxx---", "xxxxx--", "xxxxxx-", "xxxxxxx"]
     assert seen(even(7, 7, mask(rows)), "mask_rows=again_4") == [*triangle[:4], *triangle[:3]]
     assert seen(even(7, 7, mask(rows)), "mask_rows=again_8") == triangle
-    assert seen(even(7, 7, mask(rows[2:3])), "mask_rows=again_4") == ["xxx----"] * 7  # one row for all
-    assert seen(even(7, 7, flag(7, 7)), "mask_rows=again_4") == triangle  # a flag has no rows
+    assert seen(even(7, 7, mask(rows[2:3])), "mask_rows=again_4") == ["xxx----"] * 7  # one row for all queries
+    assert seen(even(7, 7, flag(7, 7)), "mask_rows=again_4") == triangle  # is_causal has no rows
     added = mask(np.where(rows, 0.0, -np.inf), "float")
     assert seen(even(7, 7, added), "mask_rows=again_4") == [*triangle[:4], *triangle[:3]]
 
@@ -89,28 +89,28 @@ def test_a_last_block_that_is_full_is_dropped() -> None:
 
 
 def test_parts_are_combined_without_their_maxima() -> None:
-    # the maxima of keys 0 to 3 and of key 4 are ln 3 and 0: weights 1, 1/3, 1/3, 1/3 and 1
+    # the maxima of keys 0 to 3 and of key 4 are ln 3 and 0: the exponentials are 1, 1/3, 1/3, 1/3 and 1
     problem = scored([[LOG3, 0.0, 0.0, 0.0, 0.0]], [[3.0], [0.0], [0.0], [0.0], [5.0]])
     assert output(problem)[0, 0] == pytest.approx((9 + 5) / 7)
     assert output(problem, "online_softmax=parts_without_maxima_4")[0, 0] == pytest.approx((3 + 5) / 3)
     assert output(problem, "online_softmax=parts_without_maxima_8")[0, 0] == pytest.approx(2.0)
-    assert output(problem, "online_softmax=nothing_rescaled_4")[0, 0] == pytest.approx(2.0)  # it does not rise
+    assert output(problem, "online_softmax=nothing_rescaled_4")[0, 0] == pytest.approx(2.0)  # the maximum does not rise
 
 
 def test_a_maximum_that_rises_a_little_does_not_rescale() -> None:
     def rising(*tops: float) -> Problem:
-        """Four keys of each logit, in their order, the first of each with a value."""
+        """Return a problem with four keys for each logit, in order; the first key of each four has a nonzero value."""
         return scored(
             [np.repeat(tops, 4)], [[2.0 * (key % 4 == 0) * 5.0 ** (key // 4)] for key in range(4 * len(tops))]
         )
 
     lie = "online_softmax=lazily_rescaled_4"
-    # a rise by 2 is not followed, one by 512 is; sums are of 4 keys each
+    # sums are rescaled for a rise by a factor of 512, not for a factor of 2; each block has 4 keys
     assert output(rising(0.0, LOG2), lie)[0, 0] == pytest.approx((2 + 10) / 8)
     assert output(rising(0.0, 9 * LOG2), lie)[0, 0] == pytest.approx((2 / 512 + 10) / (4 / 512 + 4))
     both = (2 / 512 + 10 / 512 + 50) / (8 / 512 + 4)
     assert output(rising(0.0, LOG2, 10 * LOG2), lie)[0, 0] == pytest.approx(both)
-    # masked at first: -inf to 0 is no small rise
+    # the first block is masked: a rise from -inf to 0 is not small
     late = scored([[-np.inf] * 4 + [0.0]], np.eye(5))
     assert output(late, lie).tolist() == [[0.0, 0.0, 0.0, 0.0, 1.0]]
 
@@ -134,7 +134,7 @@ def test_a_loop_over_single_keys_has_blocks_of_one() -> None:
     problem = scored([[0.0, LOG2]], [[3.0], [6.0]])
     assert output(problem)[0, 0] == pytest.approx((3 + 2 * 6) / 3)
     assert output(problem, "online_softmax=not_rescaled_1")[0, 0] == pytest.approx((3 + 6) / 1.5)
-    # the first weight is 1 when it is added, and 0 after the maximum rose by 800
+    # the first weight is 1 when it is added, and 0 after the maximum rises by 800
     far = scored([[0.0, 800.0]], [[3.0], [6.0]])
     assert output(far)[0, 0] == 6.0
     assert output(far, "online_softmax=not_rescaled_1")[0, 0] == pytest.approx(9.0)
@@ -148,7 +148,7 @@ def test_a_loop_over_single_keys_has_blocks_of_one() -> None:
 
 @pytest.mark.parametrize(("name", "factor"), [("exp_of_log2", np.exp(-1.0)), ("exp2_of_log", 2.0**-LOG2)])
 def test_a_rise_that_is_followed_in_another_base(name: str, factor: float) -> None:
-    """Logits 0 and ln 2: what the first key added is halved by right."""
+    """The logits are 0 and ln 2: the correct factor for the contribution of the first key is 1/2."""
     problem = scored([[0.0, LOG2]], [[3.0], [6.0]])
     found = output(problem, f"online_softmax=rescaled_by_{name}_1")[0, 0]
     assert found == pytest.approx((3 * factor + 6) / (factor + 1))
@@ -174,7 +174,7 @@ def test_infinity_that_is_attended_with_no_weight_left_is_no_number() -> None:
     assert np.isnan(output(problem, "use[mask]=ignored")).all()
 
 
-# ---- sums that are put together, windows, what is returned
+# ---- combined partial sums, windows, returned values
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_infinity_that_is_attended_with_no_weight_left_is_no_number() -> None:
     ],
 )
 def test_parts_whose_logarithms_are_of_another_base(lie: str, expected: float | None) -> None:
-    """Logits 0 0 0 0 and ln 2: sums of 4, with values of 4, and of 2, with a value of 7."""
+    """The logits are 0, 0, 0, 0 and ln 2: partial sums of 4, with the value 4, and of 2, with the value 7."""
     problem = scored([[0, 0, 0, 0, LOG2]], [[4.0], [4.0], [4.0], [4.0], [7.0]])
     if expected is None:
         told, power = (np.log2([4, 2]), np.exp) if "log2" in lie else (np.log([4, 2]), np.exp2)
@@ -204,7 +204,7 @@ def test_parts_whose_logarithms_are_of_another_base(lie: str, expected: float | 
     ],
 )
 def test_a_rise_that_is_small_enough_is_forgotten(rise: float, lie: str, *, kept: bool) -> None:
-    """Four keys of logit 0, one that is higher: where sums keep their scale each of the five weighs 1."""
+    """Four keys have logit 0, one has a higher logit: if the sums are not rescaled, all five have the exponential 1."""
     problem = scored([[0, 0, 0, 0, rise]], [[0.0]] * 4 + [[1.0]])
     weight = 1.0 if kept else np.exp(rise)
     assert output(problem, f"online_softmax={lie}")[0, 0] == pytest.approx(weight / (weight + 4))
@@ -224,7 +224,7 @@ def windowed(queries: int, keys: int, left: int | None, right: int | None) -> Ma
 
 
 def weights_under(lie: str, outputs: tuple[str, ...], *groups: MaskOperand) -> Array:
-    """Three heads, one query and two keys: weights (1/4, 3/4), (1/2, 1/2) and (3/4, 1/4)."""
+    """Return the last of these outputs for three heads with the weights (1/4, 3/4), (1/2, 1/2) and (3/4, 1/4)."""
     key = np.array([[[[0.0], [LOG3]], [[0.0], [0.0]], [[LOG3], [0.0]]]])
     one = np.ones((1, 3, 1, 1))
     problem = sdpa(one, key, np.ones((1, 3, 2, 1)), *groups)
@@ -240,7 +240,7 @@ def weights_under(lie: str, outputs: tuple[str, ...], *groups: MaskOperand) -> A
     ],
 )
 def test_heads_that_share_a_value(lie: str, expected: list[int]) -> None:
-    """Six query heads, one key; the values of two heads are 1 and 2."""
+    """Six query heads and one key; the two value heads have the values 1 and 2."""
     value = np.array([[[[1.0]], [[2.0]]]])
     problem = sdpa(np.ones((1, 6, 1, 1)), value, value)
     reply = evaluate(problem, dict([lie.split("=")]) if lie else {}).reply["output"].values

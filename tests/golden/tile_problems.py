@@ -1,4 +1,4 @@
-"""Problems for deviations of tiles, with masks written out."""
+"""Problems for tests of tile deviations, with masks given explicitly."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from ..problems import sdpa
 
 
 def scored(logits: Any, value: Any, *groups: MaskOperand) -> Problem:
-    """One item and head; the logits (seq_len_q, seq_len_k) are the key, which every query picks its row of."""
+    """Return a problem with one batch element, one head, and these logits of shape (seq_len_q, seq_len_k)."""
     products = np.asarray(logits, dtype=np.float64)
     return sdpa(np.eye(len(products))[None, None], products.T[None, None], np.asarray(value)[None, None], *groups)
 
@@ -23,7 +23,7 @@ def output(problem: Problem, lie: str = "") -> Array:
 
 
 def even(queries: int, keys: int, *groups: MaskOperand) -> Problem:
-    """All logits are zero, and values are such that the output is the weights."""
+    """Return a problem in which all logits are zero and the output equals the weights."""
     return scored(np.zeros((queries, keys)), np.eye(keys), *groups)
 
 
@@ -37,5 +37,5 @@ def mask(values: Any, element: str = "bool") -> MaskOperand:
 
 
 def seen(problem: Problem, lie: str = "") -> list[str]:
-    """One word for each query: x for a key with weight, - for one without."""
+    """Return one string for each query: x for a key with weight, - for a key without weight."""
     return ["".join("x" if weight else "-" for weight in row) for row in output(problem, lie)]

@@ -1,9 +1,9 @@
 """
-What a fake worker says in place of what it should, as data: when, and the code that says it.
+Messages that a fake worker sends instead of the correct ones, as data: when, and the code that sends them.
 
-when: hello (in place of the greeting), began (in place of `began`), answer (in place of the answer to the call with 13
-items), or bye (in place of the last word). The code sees `fields` and `tensors` of the honest message, `send(kind,
-fields, tensors)`, `header(text)` (a frame with this header), `raw(bytes)` and `number` of the request.
+when: the message that is replaced: hello (the first one), began, answer (to the call with batch size 13), or bye (the
+last one). The code can use `fields` and `tensors` of the honest message, `send(kind, fields, tensors)`, `header(text)`
+(sends a frame with this header), `raw(bytes)` and `number` of the request.
 """
 
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ When = Literal["hello", "began", "answer", "bye"]
 @dataclass(frozen=True)
 class Attack:
     """
-    One thing that a fake worker says.
+    One attack of a fake worker.
 
-    costs: the verdict of the call, or several of which any may be; "" where every worker ends before the call begins, so
-    that the tool gives the worker up: no call is charged for what happens between two calls.
+    costs: the verdict of the call, or several allowed verdicts. "" if every worker ends before the call begins: the
+    tool then gives up on the worker, since no call is charged for what happens between two calls.
     """
 
     when: When

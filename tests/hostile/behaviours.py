@@ -1,8 +1,8 @@
 """
-What hostile adapters do, as data: where it happens, the code, and what it may cost.
+The behaviours of hostile adapters, as data: where the behaviour happens, its code, and what it may cost.
 
-place: import (when the file is loaded), declare, call (inside the framework call) or evidence. All but the first happen
-in the one case with 13 items. costs: the verdict of that call; nothing where the adapter never starts.
+place: import (when the file is loaded), declare, call (inside the framework call) or evidence. All except import happen
+only in the case with batch size 13. costs: the verdict of that call; empty if the adapter never starts.
 """
 
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ Place = Literal["import", "declare", "call", "evidence"]
 @dataclass(frozen=True)
 class Behaviour:
     """
-    One thing that an adapter does.
+    One behaviour of an adapter.
 
-    costs: a verdict, several of which any may be, or "" for no start at all. spills: it changes the worker's own code, which
-    serves the calls after it, too: those may come to anything, but each has a verdict.
+    costs: the verdict, several allowed verdicts, or "" if the adapter never starts. spills: it changes the worker's own
+    code, which also serves the later calls: these may have any verdict, but each has one.
     """
 
     place: Place

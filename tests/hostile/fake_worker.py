@@ -1,7 +1,7 @@
 """
-An interpreter that is none: as a worker it speaks the protocol honestly but for one attack (attacks.py).
+A fake interpreter: as a worker, it follows the protocol except for one attack (attacks.py).
 
-It is started by a script of two lines, so that it passes for an interpreter where distributions are listed.
+A shell script starts it. If the tool lists the installed distributions, the script starts the real interpreter instead.
 """
 
 import json
@@ -14,7 +14,7 @@ ATTACK, WHEN, CODE = sys.argv[1:4]
 BRIDGE, OPTIONS = sys.argv[-2:]
 sys.path.insert(0, BRIDGE)
 
-import numpy as np  # noqa: E402 - the bridge's folder stands first
+import numpy as np  # noqa: E402 - sys.path needs the bridge's folder first
 
 from conformance.bridge import worker  # noqa: E402
 from conformance.bridge.messages import answer_message, read_request  # noqa: E402
@@ -40,7 +40,7 @@ def nested(depth: int) -> list[Any]:
 
 
 class Attacker:
-    """Says what an attack says, through the private descriptors of a worker."""
+    """Sends the messages of an attack through the private descriptors of a worker."""
 
     def __init__(self) -> None:
         self.requests, self.answers = worker._private_channel()
@@ -57,7 +57,7 @@ class Attacker:
         self.raw(PREFIX.pack(MAGIC, len(text), 0) + text.encode())
 
     def say(self, honest: Message, number: int) -> None:
-        """Run the code of the attack in the place of an honest message."""
+        """Run the code of the attack instead of sending an honest message."""
         fields, declaration = dict(honest.fields), honest.fields.get("declaration") or {}
 
         def declared(**parts: Any) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class Attacker:
             "MAGIC": MAGIC,
             "PREFIX": PREFIX,
         }
-        exec(CODE, names)  # noqa: S102 - the table of attacks is ours
+        exec(CODE, names)  # noqa: S102 - the table of attacks is our own
 
     def serve(self) -> None:
         options = json.loads(OPTIONS)

@@ -1,10 +1,10 @@
 """
-Hostile adapters and workers that break the protocol: each costs its one call, and the coordinator never ends with 3.
+Hostile adapters and workers that break the protocol: each costs only its one call, and no run ends with exit code 3.
 
     python -m tests.hostile.hostile                      every behaviour and every attack
     python -m tests.hostile.hostile --only exits --only seconds_of_nan
 
-Every behaviour is one run of three calls, of which the second is attacked.
+Each behaviour or attack gets one run of three calls; the second call is attacked.
 """
 
 import argparse
@@ -37,20 +37,20 @@ cases:
 ATTACKED, OTHERS = "three/attacked", ("three/before", "three/after")
 
 FAKE_WORKER = Path(__file__).with_name("fake_worker.py")
-# Seconds that a call and a start may take.
+# Timeouts of a call and of the start of a worker, in seconds.
 CALL, START = "1.5", "3"
 
-# Seconds that a run of three calls may take in all; a hang costs its call several times, since it is asked again.
+# Time limit of a run of three calls, in seconds. A hang costs several call timeouts, since the call is retried.
 PATIENCE = 90
 
 CONFORMS, REJECTED, INCOMPLETE = 0, 1, 7
-# The exit code by what the attacked call comes to; any other verdict is rejected.
+# Verdict of the attacked call to exit code of the run; any other verdict gives REJECTED.
 EXITS = {"": INCOMPLETE, "pass": CONFORMS, "dialect": CONFORMS}
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a run under attack came to: its exit code, the attacked verdict ("" where there is none), what is wrong."""
+    """The result of a run under attack: exit code, verdict of the attacked call ("" if none), and what is wrong."""
 
     name: str
     code: int
@@ -60,7 +60,7 @@ class Result:
 
 
 def attacked(name: str, folder: Path) -> Result:
-    """Run one behaviour or attack in a folder of its own, and look at everything that it left."""
+    """Run one behaviour or attack in its own folder, and check everything that it leaves."""
     place = folder / name
     (place / "cases").mkdir(parents=True)
     (place / "cases" / "three.yaml").write_text(SUITE, encoding="utf-8")
@@ -103,7 +103,7 @@ def _subject(name: str, place: Path) -> list[str]:
 
 
 def _verdicts(folder: Path) -> dict[str, str]:
-    """The verdicts of a run, as its own reader reads them; empty where there is no log that can be believed."""
+    """Return the verdicts of a run as `load_run` reads them; empty if there is no valid log."""
     try:
         return {case: cell.verdict for (case, _), cell in load_run(folder).cells.items()}
     except RunLogError:
@@ -134,7 +134,7 @@ def _wrong(
 
 
 def _reason(place: Path) -> str:
-    """What the run says of the attacked call."""
+    """Return the reasons that the log gives for the attacked call or for a failed worker."""
     try:
         lines = (place / "out" / "run.jsonl").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -149,7 +149,11 @@ def _reason(place: Path) -> str:
 
 
 def _left(place: Path) -> Iterator[str]:
-    """Command lines of processes that a run left behind: they work in its folder, or have it in their environment."""
+    """
+    The command lines of processes that a run left.
+
+    Their working folder, command line or environment contains the folder of the run.
+    """
     for each in Path("/proc").glob("[0-9]*"):
         try:
             state = (each / "stat").read_bytes().rpartition(b")")[2].split()[0]
@@ -162,7 +166,7 @@ def _left(place: Path) -> Iterator[str]:
 
 
 def session(names: Sequence[str]) -> list[Result]:
-    """Attack with each, and tell each that costs more than it may."""
+    """Run each behaviour or attack, and print everything that is wrong."""
     results = []
     with tempfile.TemporaryDirectory(prefix="conformance-hostile-", ignore_cleanup_errors=True) as folder:
         for name in names:
@@ -174,7 +178,7 @@ def session(names: Sequence[str]) -> list[Result]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the session; 1 where one of them costs more than its call."""
+    """Run the session; return 1 if a behaviour or attack costs more than its call."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="may be repeated")
     options = parser.parse_args(words)

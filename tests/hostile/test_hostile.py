@@ -1,4 +1,4 @@
-"""A sample of what `nox -s hostile` attacks with, and that the session can fail."""
+"""A sample of the behaviours and attacks of `nox -s hostile`, and tests that the session can fail."""
 
 from pathlib import Path
 

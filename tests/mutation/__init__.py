@@ -1,1 +1,1 @@
-"""Mutation testing of ourselves (docs/mutation.md)."""
+"""Mutation testing of this tool (docs/mutation.md)."""

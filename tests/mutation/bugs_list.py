@@ -1,4 +1,4 @@
-"""The bugs: functions beside their docstrings, which say what is right before the tool is asked."""
+"""The bugs: functions whose docstrings say what is right. The docstrings were written before the tool judged them."""
 
 import ast
 import re
@@ -20,10 +20,10 @@ _KEY = re.compile(r"[\w\[\]]+=[\w.+-]+")
 @dataclass(frozen=True)
 class Bug:
     """
-    One function that is wrong.
+    One wrong function.
 
-    given: FILE:FUNCTION. expected: deviations, or an arithmetic, that name it, each with its condition. kinds: what
-    names it where none does: a kind of rejection. declare: what is pinned down when it is checked.
+    given: FILE:FUNCTION. expected: the correct causes (deviations, or an arithmetic), each with its condition. kinds:
+    kinds of rejection that are correct without a cause. declare: decision -> the name that is declared for the check.
     """
 
     given: str
@@ -34,12 +34,12 @@ class Bug:
 
     @property
     def name(self) -> str:
-        """File and function."""
+        """The file and the function, as in `sdpa:scale_missing`."""
         return Path(self.given.partition(":")[0]).stem.removeprefix("plain_") + ":" + self.given.rpartition(":")[2]
 
 
 def bugs() -> tuple[Bug, ...]:
-    """Every bug, in the order of the files."""
+    """Return every bug, sorted by file."""
     return tuple(
         _read(f"{path}:{node.name}", ast.get_docstring(node) or "")
         for path in sorted(FOLDER.glob("plain_*.py"))
@@ -53,7 +53,7 @@ def _is_cause(name: str) -> bool:
 
 
 def _option(text: str, when: Condition) -> Option:
-    """Of several that are right each can have a condition of its own."""
+    """Read one correct cause; its own condition, if it has one, replaces `when`."""
     keys, _, own = text.partition(" when ")
     return Option(frozenset(keys.split("+")), Condition(**yaml.safe_load(own)) if own else when)
 

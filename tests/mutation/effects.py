@@ -1,4 +1,4 @@
-"""Whether a cause that the tool names is the one that is meant: it has the same effect on every judged call."""
+"""Compare a cause that the tool names with the right one: they match if they affect every judged call equally."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,16 +25,16 @@ from conformance.verdicts.verdict import CONFORMING
 
 from .scoring import Option
 
-# What an implementation does that deviates nowhere from its declaration.
+# The option of an implementation that does not deviate from its declaration.
 NOTHING = Option(frozenset(), always())
 
 
 @dataclass(frozen=True, eq=False)
 class Effects:
     """
-    What causes do to the judged calls of one run.
+    The effects of causes on the judged calls of one run.
 
-    adapter: the file of the adapter that answered. judge: remembers what is expected of the calls.
+    adapter: the file of the adapter that was run. judge: caches the expected replies.
     """
 
     run: Run
@@ -45,8 +45,8 @@ class Effects:
         """
         Whether two options are the same mistake, as far as the tool can see.
 
-        They are if they are equal, or if no judged call distinguishes them and some judged call shows them. dense:
-        whether the judged calls are those with all masks in one argument.
+        They are if they are equal, or if no judged call distinguishes them and at least one judged call distinguishes
+        `named` from no deviation. dense: whether to use the calls with all masks in one argument.
         """
         if named == expected:
             return True
@@ -57,7 +57,7 @@ class Effects:
 
     @cached_property
     def calls(self) -> Mapping[bool, Sequence[Evidence]]:
-        """The calls of which the numbers were judged: with all masks in one argument (True), and the others (False)."""
+        """The calls whose numbers were judged. Key True: all masks are in one argument; key False: the other calls."""
         subjects = {subject.name: subject for subject in subjects_of([read_adapter(self.adapter)])}
         found: dict[bool, list[Evidence]] = {False: [], True: []}
         for logged in self.run.cells.values():
@@ -65,7 +65,7 @@ class Effects:
                 continue
             case, subject = every_case()[logged.case], subjects[logged.subject]
             made = make_cell(case, materialise(case), subject)
-            assert isinstance(made, Cell)  # what was judged was not declined
+            assert isinstance(made, Cell)  # a judged cell was not declined
             declaration = read_declaration(logged.declared)
             declared = self.judge.declared(made, declaration)
             call = Evidence(case.id, made.call.facts, made.route.problem, declared, declaration.profile)
@@ -75,7 +75,7 @@ class Effects:
 
 @cache
 def every_case() -> Mapping[str, Case]:
-    """The shipped cases by id."""
+    """Return the shipped cases by id."""
     return {case.id: case for case in load([places.cases()], places.cases())}
 
 
@@ -83,8 +83,8 @@ def same_effect(call: Evidence, one: Option, other: Option) -> bool:
     """
     Whether the tool cannot distinguish two options in a call.
 
-    It cannot if both make the arithmetic coarser in the same way, and the oracle's reply under each, rounded once, has
-    the same bytes as the reply under the other or lies within the bound under the other.
+    It cannot if both make the arithmetic coarser in the same way and the oracle's replies under the two options match.
+    The replies, each rounded once, match if they have the same bytes or if each is within the bound of the other.
     """
     if _arithmetic(call, one) != _arithmetic(call, other):
         return False
@@ -96,13 +96,13 @@ def same_effect(call: Evidence, one: Option, other: Option) -> bool:
 
 
 def _arithmetic(call: Evidence, option: Option) -> frozenset[str]:
-    """The names of an option that are coarser arithmetic than the call declares, where its condition holds."""
+    """The names of an option's arithmetic that is coarser than declared; empty if its condition does not hold."""
     coarser = (each.name for each in ARITHMETIC if each.name in option.keys and each.of(call.profile) is not None)
     return frozenset(coarser) if option.when.holds(call.facts, call.problem) else frozenset()
 
 
 def _dialect(call: Evidence, option: Option) -> dict[str, str]:
-    """The declared dialect of a call, with the deviations of an option where its condition holds."""
+    """The declared dialect of a call, with the deviations of an option if its condition holds."""
     if not option.when.holds(call.facts, call.problem):
         return dict(call.declared.dialect)
     ways = (key.rpartition("=") for key in sorted(option.keys) if "=" in key)
@@ -120,5 +120,5 @@ def _computed(call: Evidence, dialect: Dialect) -> Mapping[str, Tensor]:
 
 
 def _holds(call: Evidence, dialect: Dialect, reply: Mapping[str, Tensor]) -> bool:
-    """Whether a reply lies within the bound under a dialect, as verdicts are decided."""
+    """Whether a reply is within the bound under a dialect, by the rule that decides verdicts."""
     return call.failing(reply, ()).suspect().conforms_under(dialect)

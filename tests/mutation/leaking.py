@@ -1,4 +1,4 @@
-"""Whether a bug lets NaN in a value that a mask hides reach its reply: looked at, since it decides what is right."""
+"""Test whether NaN in a masked value reaches the reply of a bug, because that decides which causes are right."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -11,18 +11,18 @@ import numpy as np
 from .bugs_list import Bug
 
 BATCH, HEADS, QUERIES, KEYS, DIM = 2, 3, 5, 7, 4
-# The key that no query may see.
+# The key that is masked for every query.
 HIDDEN = 2
 
 
 def leaks(bug: Bug) -> bool:
-    """Whether NaN comes back where the value of a hidden key is NaN, or its key too, and none where both are finite."""
+    """Whether the reply has NaN if a masked value, or a masked key and value, is NaN, but not if both are finite."""
     path, _, name = bug.given.rpartition(":")
     return function_leaks(getattr(import_module(f"mutation.bugs.{Path(path).stem}"), name))
 
 
 def function_leaks(function: Callable[..., Any]) -> bool:
-    """The same of a function in the form that `conformance check` takes."""
+    """Whether a function leaks in the same way; it has a form that `conformance check` accepts."""
     clean, *poisoned = (_has_nan(function, names) for names in ((), ("value",), ("key", "value")))
     return not clean and any(poisoned)
 

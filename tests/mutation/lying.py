@@ -1,7 +1,7 @@
 """
-What a lying adapter answers: the oracle under deviations, rounded once, wherever the condition of its lie holds.
+The replies of a lying adapter: the oracle, rounded once, with the deviations of each lie whose condition holds.
 
-Loaded in the worker, which has the bridge alone: the oracle comes from the checkout that this file lies in.
+The worker that loads this module has only the bridge, so the oracle is imported from the checkout of this file.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,25 +22,25 @@ from conformance.diagnosis.conditions import Condition  # noqa: E402 - found onc
 from conformance.spec.problem import MaskOperand, Problem  # noqa: E402
 from conformance.spec.rounding import round_to, to_tensor  # noqa: E402
 
-# The causal flag that is anchored at the last key.
+# The causal flag that is aligned to the last key (bottom right).
 AT_END = "is_causal_at_the_end"
 
 
 @dataclass(frozen=True)
 class Lie:
-    """Decisions that are taken otherwise than declared, where `when` holds."""
+    """Deviations from the declared dialect, in calls for which `when` holds."""
 
     dialect: Mapping[str, str]
     when: Condition
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> "Lie":
-        """From the literal in a generated adapter."""
+        """Read the literal in a generated adapter."""
         return cls(record["dialect"], Condition(**record["when"]))
 
 
 def answer(call: Call, lies: Sequence[Lie]) -> dict[str, Any]:
-    """Every output that is asked for."""
+    """Return every requested output."""
     asked = problem_of(call)
     dialect = {
         decision: name for lie in lies if lie.when.holds(call.facts, asked) for decision, name in lie.dialect.items()
@@ -50,7 +50,7 @@ def answer(call: Call, lies: Sequence[Lie]) -> dict[str, Any]:
 
 
 def problem_of(call: Call) -> Problem:
-    """The call as the oracle takes it."""
+    """Return the call as a problem for the oracle."""
     facts = call.facts
     arrays = {id(each): each.float64() for each in (call.query, call.key, call.value)}
     key, value = arrays[id(call.key)], arrays[id(call.value)]

@@ -1,7 +1,7 @@
 """
-The mutants: the oracle with one deviation, with one under a condition, with two; and without any, which must survive.
+The mutants: the oracle with one deviation, one under a condition, or two. One mutant has none and must survive.
 
-Each is an adapter that lies, generated for a run; cases are those that can tell, and some that cannot.
+Each mutant is a lying adapter generated for a run. It is judged on cases that detect it and on some that do not.
 """
 
 import random
@@ -55,13 +55,13 @@ SLOTS: dict[str, dict[str, Any]] = {
     "is_causal_at_the_end": {"role": "causal", "alignment": "bottom_right"},
     "window": {"role": "window", "alignment": "past"},
 }
-# Kind of mask, as the audit calls its argument -> the argument of the lying adapters.
+# Kind of mask, which is the name of its argument in the audit -> the argument of the lying adapters.
 ARGUMENT = {"key_padding": "key_padding_mask", "attention": "mask", "additive": "bias"}
 
-# Arguments that hold no array, with their kind: they can only be ignored.
+# Argument that takes no array -> its kind of mask. An adapter can only ignore it.
 FLAGS = {"is_causal": "causal", "window": "window"}
 
-# Conditions under which real implementations take another path.
+# Conditions under which real implementations take another code path.
 GUARDS: tuple[Mapping[str, Any], ...] = (
     {"dtype": ["float32"]},
     {"dtype": ["float16"]},
@@ -122,25 +122,25 @@ CAPABILITIES = [
 
 @dataclass(frozen=True)
 class Lied:
-    """One deviation, and where it is taken."""
+    """One deviation, and the condition under which the adapter takes it."""
 
     key: str
     when: Condition
 
     @property
     def decision(self) -> str:
-        """As in a dialect."""
+        """The decision, as in a dialect."""
         return self.key.rpartition("=")[0]
 
     def record(self) -> dict[str, Any]:
-        """The literal for `lying`."""
+        """Return the literal that `lying` reads."""
         decision, _, name = self.key.rpartition("=")
         return {"dialect": {decision: name}, "when": self.when.record()}
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A set of lies, told together; kind: single, guarded, pair or identity. cases: on which it is run."""
+    """Lies of one adapter. kind: single, guarded, pair or identity. cases: the cases it is judged on; all if empty."""
 
     name: str
     kind: str
@@ -149,15 +149,15 @@ class Mutant:
 
     @property
     def decision(self) -> str:
-        """The decision of the first lie without its argument, for the table."""
+        """The decision of the first lie without its argument, for the table; "identity" if there is no lie."""
         return self.lies[0].decision.partition("[")[0] if self.lies else "identity"
 
     def path(self, folder: Path) -> Path:
-        """Where `write` puts the adapter."""
+        """Return the path to which `write` writes the adapter."""
         return folder / f"{self.name}.py"
 
     def write(self, folder: Path) -> Path:
-        """Write the adapter."""
+        """Write the adapter and return its path."""
         path = self.path(folder)
         path.write_text(
             _TEXT.format(
@@ -175,7 +175,7 @@ class Mutant:
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """A case as it reaches a lying adapter. dense: with all masks in one argument, as a subject of its own."""
+    """The call of a case to a lying adapter. dense: whether it is for the subject with all masks in one argument."""
 
     case: str
     facts: Facts
@@ -184,12 +184,12 @@ class Asked:
 
     @cached_property
     def told(self) -> frozenset[str]:
-        """The deviations that the call distinguishes from canonical."""
+        """The deviations that the call detects."""
         return frozenset(distinguished(self.problem))
 
 
 def asked_of(cases: Sequence[Case], folder: Path) -> tuple[Asked, ...]:
-    """Route cases to a lying adapter, in each form of masks."""
+    """Route cases to a lying adapter, both to its ordinary and to its dense subject."""
     adapter = read_adapter(Mutant("routed", "identity", (), ()).write(folder))
     found = []
     for subject in subjects_of([adapter]):
@@ -201,7 +201,7 @@ def asked_of(cases: Sequence[Case], folder: Path) -> tuple[Asked, ...]:
 
 
 def deviations() -> tuple[str, ...]:
-    """Every deviation that a lying adapter can take and that is not canonical by nature."""
+    """Return every deviation that a lying adapter can take, except those that no case can distinguish."""
     kinds = {argument: kind for kind, argument in ARGUMENT.items()}
     arrays = [row.key for argument in kinds for row in slot_deviations(argument)]
     visible = [key for key in arrays if _by_kind(key, kinds) not in INVISIBLE]
@@ -216,21 +216,25 @@ def _by_kind(key: str, kinds: Mapping[str, str]) -> str:
 
 
 class Choice:
-    """Chooses mutants and their cases by what the cases can tell."""
+    """Chooses mutants, and their cases by which deviations the cases detect."""
 
     def __init__(self, asked: Sequence[Asked], seed: int = 2017) -> None:
-        """The same seed gives the same mutants."""
+        """Take the calls to choose from; the same seed gives the same mutants."""
         self._asked = [each for each in asked if not each.dense]
         self._dense = [each for each in asked if each.dense]
-        self._random, self._numbers = random.Random(seed), count(1)  # noqa: S311 - the same sample each time
+        self._random, self._numbers = random.Random(seed), count(1)  # noqa: S311 - a reproducible sample
 
     def singles(self) -> Iterator[Mutant]:
-        """Every deviation, alone."""
+        """Yield one mutant for each deviation, without a condition."""
         for key in deviations():
             yield self._mutant("single", (Lied(key, always()),))
 
     def guarded(self) -> Iterator[Mutant]:
-        """Every deviation under a condition that divides the cases that tell it, the conditions in turn."""
+        """
+        Yield one mutant for each deviation, under a condition that divides the calls that detect it.
+
+        The conditions take turns. A deviation for which no condition divides the calls is left out.
+        """
         turn = 0
         for key in deviations():
             telling = self._telling({key})
@@ -243,7 +247,7 @@ class Choice:
                     break
 
     def pairs(self, number: int) -> Iterator[Mutant]:
-        """So many pairs of different decisions that one operator has."""
+        """Yield `number` pairs of deviations of different decisions, which calls of one operator can detect."""
         while number:
             one, other = (Lied(key, always()) for key in self._random.sample(deviations(), 2))
             common = {*self._operators(one.key)} & {*self._operators(other.key)}
@@ -252,7 +256,7 @@ class Choice:
                 yield self._mutant("pair", (one, other))
 
     def identity(self) -> Mutant:
-        """No lie at all: it must be reported as one that survived."""
+        """Return the mutant without a lie, which must be reported as a survivor."""
         return self._mutant("identity", ())
 
     def _operators(self, key: str) -> set[str]:
@@ -262,7 +266,11 @@ class Choice:
         return Mutant(f"{kind}_{next(self._numbers)}", kind, lies, self._cases(lies))
 
     def _cases(self, lies: Sequence[Lied]) -> tuple[str, ...]:
-        """Some of the cases that can tell, where it lies and where not, and some others: all would take an hour."""
+        """
+        Return some cases that detect a lie, where its condition holds and where it does not, and some other cases.
+
+        All cases would take an hour.
+        """
         keys = {lie.key for lie in lies}
         telling = self._telling(keys) or [each for each in self._dense if keys & each.told]
         lied = [each.case for each in telling if any(lie.when.holds(each.facts, each.problem) for lie in lies)]
@@ -278,9 +286,9 @@ class Choice:
         return cases if len(cases) <= number else self._random.sample(cases, number)
 
 
+# Maximum number of cases that a mutant is judged on: of those that detect it, and of the others.
 TELLING = 60
-# How many cases a mutant is run on, of those that can tell it and of the others.
 OTHERS = 40
 
-# A condition divides cases if so many lie on either side.
+# Minimum number of calls on each side of a condition that divides them.
 ENOUGH = 2

@@ -1,8 +1,8 @@
 """
-Mutation testing of ourselves: what is killed, what is named right, what is named wrong. `nox -s mutation`.
+Mutation testing of this tool: what is killed, and what is named rightly or wrongly. `nox -s mutation`.
 
-Mutants are adapters that lie, judged by `conformance run`; bugs are functions, judged by `conformance check`. Each goes
-the whole way: case files, routing, worker process, judging, diagnosis, run folder.
+Mutants are lying adapters, judged by `conformance run`. Bugs are functions, judged by `conformance check`. Each
+takes the whole path: case files, routing, worker process, judging, diagnosis, run folder.
 """
 
 import argparse
@@ -33,10 +33,10 @@ from .leaking import leaks
 from .mutants import Choice, Mutant, asked_of
 from .scoring import OUTCOMES, Option, Said, outcome, said_of, score
 
-# So many pairs of deviations are sampled.
+# Number of pairs of deviations that are sampled.
 PAIRS = 40
 
-# True of nearly every bug: `leaking` looks at each.
+# True of nearly every bug; `leaking` tests each one.
 LEAK = "nonfinite_value=leaks"
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Row:
-    """What became of one mutant or bug. group: the line of the table that it counts in."""
+    """The result of one mutant or bug. group: its row in the table. counts: False for the control."""
 
     group: str
     name: str
@@ -54,9 +54,9 @@ class Row:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print the tables, and tell 1 below the bar."""
+    """Measure, print the tables, and return 1 if a result is below the bar."""
     asked = _parser().parse_args(arguments)
-    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # for workers: processes are what runs at once
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # for workers: processes run in parallel
     faults = []
     with ProcessPoolExecutor(asked.jobs) as pool:
         of_bugs = () if asked.mutants else pool.map(judged_bug, _sampled(_bugs(asked.only), asked.sample))
@@ -86,24 +86,24 @@ def _bugs(text: str) -> list[Bug]:
 
 
 def _mutants(sample: int) -> list[Mutant]:
-    """Every `sample`th mutant, and the control."""
+    """Return every `sample`th mutant, and the control, which does not lie."""
     with tempfile.TemporaryDirectory() as folder:
         choice = Choice(asked_of(list(every_case().values()), Path(folder)))
     return [*_sampled([*choice.singles(), *choice.guarded(), *choice.pairs(PAIRS)], sample), choice.identity()]
 
 
 def judged_mutant(mutant: Mutant) -> Row:
-    """What `conformance run` says of a mutant, scored."""
+    """Score what `conformance run` reports for a mutant."""
     with tempfile.TemporaryDirectory() as folder:
         return row_of(mutant, run_mutant(Path(folder), mutant))
 
 
 def run_mutant(folder: Path, mutant: Mutant) -> Run:
     """
-    The run of a mutant.
+    Judge a mutant, and return the run.
 
     Raises:
-        RuntimeError: the run did not come to a verdict.
+        RuntimeError: the run ended without a verdict.
     """
     out = folder / f"{mutant.name}.run"
     words = ["run", "-j", "1", "--no-cache", "--out", str(out), "-a", str(mutant.write(folder))]
@@ -115,27 +115,27 @@ def run_mutant(folder: Path, mutant: Mutant) -> Run:
 
 
 def row_of(mutant: Mutant, run: Run) -> Row:
-    """Score a mutant: the cause is its lie, under its condition; of two, either by itself or both together."""
+    """Score a mutant. The right cause is its lie under its condition; of two lies, either one or both together."""
     said = said_of(run)
     expected = [Option(frozenset({lie.key}), lie.when) for lie in mutant.lies]
     if len(mutant.lies) > 1:
         expected.append(Option(frozenset(lie.key for lie in mutant.lies), mutant.lies[0].when))
     found = outcome(said, expected, alike=Effects(run, mutant.path(run.folder.parent)).alike)
     counts = bool(mutant.lies)
-    if not counts:  # the control: what nobody killed is what is right
+    if not counts:  # the control is right if it survives
         found = "right" if found == "survived" else "wrong"
     lies = " and ".join(f"{lie.key} {lie.when.words}".strip() for lie in mutant.lies)
     return Row(f"{mutant.kind} {mutant.decision}", f"{mutant.kind}: {lies or 'no lie'}", found, text(said), counts)
 
 
 def judged_bug(bug: Bug) -> Row:
-    """What `conformance check` says of a bug, scored."""
+    """Score what `conformance check` reports for a bug."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         request = CheckRequest(parse_target(bug.given), declare=bug.declare)
         try:
             done = quietly(lambda: check(request, folder, RunListener()))
-        except CheckError as refused:  # a plain call already fails, so nothing is judged and no cause is named
+        except CheckError as refused:  # a simple call already fails, so nothing is judged and no cause is named
             return Row(bug.name, bug.name, "unexplained", str(refused).splitlines()[0])
         said, effects = said_of(done.run), Effects(done.run, folder / ADAPTER)
         expected = also_leaking(bug)
@@ -145,7 +145,7 @@ def judged_bug(bug: Bug) -> Row:
 
 
 def also_leaking(bug: Bug) -> tuple[Option, ...]:
-    """What is right of a bug, and of one that leaks masked values that it does: zero times NaN is NaN."""
+    """Return the right causes of a bug. If it leaks masked values (zero times NaN is NaN), the leak is also right."""
     if not leaks(bug):
         return bug.expected
     both = [Option(option.keys | {LEAK}, option.when) for option in bug.expected]
@@ -153,7 +153,7 @@ def also_leaking(bug: Bug) -> tuple[Option, ...]:
 
 
 def parts(expected: Iterable[Option]) -> Iterator[Option]:
-    """Each deviation of the options with several: the report has each as a finding of its own if that is shorter."""
+    """Yield each deviation of options that have several: the report makes them separate findings if that is shorter."""
     return (Option(frozenset({key}), each.when) for each in expected if len(each.keys) > 1 for key in each.keys)
 
 
@@ -163,7 +163,7 @@ def quietly(work: Callable[[], T]) -> T:
 
 
 def text(said: Said) -> str:
-    """The causes that a run names, with their conditions, ties after a slash; then what it left unexplained."""
+    """Return the named causes with their conditions, ties after a slash, then the kinds of unexplained rejections."""
     causes = [
         " / ".join(f"{'+'.join(sorted(option.keys))} {option.when.words}".strip() for option in named.options)
         for named in said.named
@@ -176,7 +176,7 @@ def _sampled(each: Sequence[T], sample: int) -> Sequence[T]:
 
 
 def _shown(rows: Iterable[Row]) -> Iterator[Row]:
-    """Say at once what is not as it should be, and show that time passes."""
+    """Print each row as soon as it is known: problems to stdout, the others to stderr to show progress."""
     for row in rows:
         fine = row.outcome in ("right", "tie")
         said = "" if fine else f"  ->  {row.said or 'conforms'}"
@@ -185,7 +185,7 @@ def _shown(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def _table(title: str, rows: Sequence[Row]) -> list[str]:
-    """Print how many came out how, and tell what is below the bar."""
+    """Print the number of results for each outcome, and return what is below the bar."""
     groups: dict[str, Counter[str]] = {}
     for row in rows:
         groups.setdefault(row.group, Counter())[row.outcome] += 1

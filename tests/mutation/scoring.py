@@ -1,8 +1,8 @@
 """
-What the tool said of a mutant or a bug, held against what is right.
+Compare what the tool reports for a mutant or a bug with what is right.
 
-right: every cause that it names is one of ours, first. tie: ours is among those that it says it cannot tell apart from
-the first. unexplained: it rejects, and names nothing. wrong: it names a cause that is not ours, and ours is no tie.
+right: the first cause of every finding is an expected one. tie: an expected cause is among those that the finding lists
+as ambiguous. unexplained: rejected, and no cause is named. wrong: a finding has no expected cause. survived: conforms.
 """
 
 import json
@@ -19,16 +19,16 @@ from conformance.report.findings import rejected_cells
 
 OUTCOMES = ("right", "tie", "unexplained", "wrong", "survived")
 
-# The least share of what is killed that is named right, or in a stated tie.
+# Minimum share of what is killed that is right or a tie.
 RIGHT_OR_TIE = 0.9
 
-# The largest share that is named wrong.
+# Maximum share of what is killed that is wrong.
 WRONG = 0.02
 
 
 @dataclass(frozen=True)
 class Option:
-    """One way of naming a cause: the deviations `decision=name` that are taken at once, and where."""
+    """One way to name a cause: deviations `decision=name` taken together, or an arithmetic, and their condition."""
 
     keys: frozenset[str]
     when: Condition
@@ -37,9 +37,10 @@ class Option:
 @dataclass(frozen=True)
 class Named:
     """
-    One finding: the option that is named, then those that are as good; how many verdicts it explains.
+    One finding.
 
-    dense: it is about the subject that takes all masks in one argument.
+    options: the named option, then its ties. count: how many verdicts it explains. dense: whether it is about the
+    subject that takes all masks in one argument.
     """
 
     options: tuple[Option, ...]
@@ -49,7 +50,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Said:
-    """What a run says of one subject: whether it conforms, the causes, and what else was rejected, by kind."""
+    """What a run reports for one subject: whether it conforms, the causes, and the kinds of unexplained rejections."""
 
     conforms: bool
     named: tuple[Named, ...]
@@ -57,23 +58,23 @@ class Said:
 
 
 class Alike(Protocol):
-    """Whether a named option is an expected one, in the subject or in its dense form."""
+    """Tells whether a named option matches an expected one, for the subject or for its dense form."""
 
     def __call__(self, named: Option, expected: Option, *, dense: bool) -> bool:
-        """Compare the two; dense: the finding is about the dense form."""
+        """Compare the two; dense: whether the finding is about the dense form."""
         ...
 
 
 def same(named: Option, expected: Option, **_: bool) -> bool:
-    """The same deviations under the same condition."""
+    """Whether two options have the same deviations under the same condition."""
     return named == expected
 
 
 def outcome(said: Said, expected: Sequence[Option], kinds: Iterable[str] = (), alike: Alike = same) -> str:
     """
-    One of OUTCOMES.
+    Return one of OUTCOMES; of several findings the worst counts.
 
-    expected: each option is right. kinds: so is a rejection of such a kind without a cause.
+    expected: the options that are right. kinds: the kinds of rejection that are right without a cause.
     """
     if said.conforms:
         return "survived"
@@ -90,17 +91,17 @@ def _rank(named: Named, expected: Sequence[Option], alike: Alike) -> str:
 
 @dataclass(frozen=True)
 class Score:
-    """How many came out how."""
+    """The number of results for each outcome."""
 
     counts: Counter[str]
 
     @property
     def total(self) -> int:
-        """How many were tried."""
+        """The number of results."""
         return self.counts.total()
 
     def faults(self) -> list[str]:
-        """What is below the bar, in words."""
+        """Return what is below the bar, in words."""
         killed = self.total - self.counts["survived"]
         named = self.counts["right"] + self.counts["tie"]
         found = []
@@ -120,9 +121,9 @@ def score(outcomes: Iterable[str]) -> Score:
 
 def said_of(run: Run) -> Said:
     """
-    Read a run of one subject, in both forms of its masks: its diagnoses, or what explains its cells one by one.
+    Read a run of one subject and its dense form: the diagnoses, or without any the explanation of each cell.
 
-    As the report has it: causes with several deviations are separated, and accepted ones are left out.
+    As in the report, causes with several deviations are separated, and accepted ones are left out.
     """
     log = (run.folder / LOG).read_text(encoding="utf-8").splitlines()
     diagnoses = [record for line in log if (record := json.loads(line))["type"] == "diagnosis"]
@@ -141,7 +142,7 @@ def _causes(diagnosis: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _of_cell(cell: LoggedCell) -> dict[str, Any]:
-    """The cause of one cell, in the form of a diagnosis; empty where nothing explains it."""
+    """The cause of one cell, in the form of a diagnosis; empty if nothing explains it."""
     if cell.explanation is None:
         return {}
     ties = [{"decisions": dict([key.split("=")]), "when": {}} for key in cell.ties]
@@ -160,5 +161,5 @@ def _option(cause: Mapping[str, Any]) -> Option:
 
 
 def _kinds(cell: LoggedCell) -> tuple[str, ...]:
-    """Verdict, class, and where it was told by repetition, how."""
+    """The verdict, and the class of the failure if there is one."""
     return tuple(kind for kind in (cell.verdict, cell.fail_class) if kind)

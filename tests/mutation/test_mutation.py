@@ -1,4 +1,4 @@
-"""A sample of what `nox -s mutation` measures, and that what measures can fail."""
+"""A sample of what `nox -s mutation` measures, and tests that the measurement itself can fail."""
 
 import json
 from collections.abc import Callable
@@ -76,7 +76,7 @@ def test_the_bar_is_met_or_says_what_is_below_it() -> None:
 
 @pytest.fixture(scope="module")
 def effects(tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[str, ...]], Effects]:
-    """What causes do to the calls of some cases: a subject that does not lie was asked them."""
+    """Return a function from cases to the effects of causes on their calls, made with an adapter that does not lie."""
 
     @cache
     def made(cases: tuple[str, ...]) -> Effects:
@@ -89,7 +89,7 @@ def effects(tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[str, ..
 
 EffectsOf = Callable[[tuple[str, ...]], Effects]
 CAUSAL = ("causal/square/one_tensor[operator=sdpa]", "shapes/cross_attention/three_tensors[operator=sdpa]")
-# The causal mask is passed in another argument.
+# A case that passes its causal mask in another argument.
 AT_THE_END = "causal/rectangular/more_keys[operator=sdpa,masks.0.offset=end]"
 FLAG, CAUSAL_MASK = option("use[is_causal]=ignored"), option("causal_mask=ignored")
 
@@ -145,7 +145,7 @@ def test_a_condition_is_right_if_it_holds_wherever_the_lie_shows(effects: Effect
 
 
 def test_a_condition_that_always_holds_for_a_subject_need_not_be_told_of_it(effects: EffectsOf) -> None:
-    """Where all masks are in one argument, every call has a mask."""
+    """If all masks are in one argument, every judged call has a mask."""
     assert all(effects(CASES).calls.values())
     alike = effects(CASES).alike
     masked = option("scale=none", Condition(masks=True))

@@ -1,4 +1,4 @@
-"""docs/mutation.md: bugs that show under a condition alone are killed, and what is printed names the condition."""
+"""Bugs that show only under a condition (docs/mutation.md) are killed, and the printed cause names the condition."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ ROWS = [
     for row in ROW.finditer(PAGE.read_text(encoding="utf-8"))
 ]
 BUGS = {bug.name: bug for bug in bugs()}
-# Asked besides, as globs: nearly every bug conforms there, or in one dtype.
+# Globs of cases that are judged in addition. Nearly every bug conforms on them, at least in one dtype.
 PLAIN = (
     "numerics/float64/distribution[operator=*,inputs.distribution=bell]",
     "shapes/cross_attention/three_tensors[operator=*",
@@ -44,7 +44,7 @@ def of_lie(key: str, cases: tuple[str, ...], folder: Path) -> Run:
 
 
 def printed(finding: Finding) -> str:
-    """What a row says of a finding: a named cause, or a kind of failure."""
+    """Return what a row of the table says for a finding: the named cause, or the kind of failure."""
     return finding.sentence if finding.explained else finding.kind
 
 

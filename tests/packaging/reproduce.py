@@ -13,19 +13,19 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-# The time of every file in an archive, where the caller sets no SOURCE_DATE_EPOCH.
+# The time of every file in an archive if the caller sets no SOURCE_DATE_EPOCH.
 EPOCH = "1700000000"
 SUFFIXES = (".whl", ".tar.gz")
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Name of an archive -> the SHA-256 of its bytes."""
+    """Return a mapping from the name of each archive to the SHA-256 of its bytes."""
     archives = (path for path in sorted(folder.iterdir()) if path.name.endswith(SUFFIXES))
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in archives}
 
 
 def differences(first: Mapping[str, str], second: Mapping[str, str]) -> Iterator[str]:
-    """What differs between two builds, and what a build lacks."""
+    """Yield what differs between two builds, and what a build lacks."""
     for suffix in SUFFIXES:
         if not any(name.endswith(suffix) for name in first):
             yield f"the first build has no {suffix} file"
@@ -42,7 +42,7 @@ def build(out: Path, *options: str) -> None:
 
 
 def main(target: str) -> int:
-    """Build into the target folder; the exit code is 1 where the second build differs."""
+    """Build into the target folder; return 1 if the second build differs."""
     out = ROOT / target
     out.mkdir(parents=True, exist_ok=True)
     for old in (path for path in out.iterdir() if path.name.endswith(SUFFIXES)):

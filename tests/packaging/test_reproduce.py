@@ -1,4 +1,4 @@
-"""What `nox -s package` compares: two builds that differ are found, and so is one that lacks an archive."""
+"""The comparison of `nox -s package` finds two builds that differ, and a build that lacks an archive."""
 
 from pathlib import Path
 

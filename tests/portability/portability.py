@@ -1,12 +1,12 @@
 """
-Judges the subjects that a setting may affect under every setting, and compares each run with the one without it.
+Judge the subjects that a setting may affect, under every setting, and compare each run with one without a setting.
 
     python tests/portability/portability.py                 every setting
     python tests/portability/portability.py 'aten_*' --jobs 2 -k '*half*'
 
-A setting makes a library compute as it does on another CPU, with other kernels or with more threads. It only lowers
-what the CPU has: a setting that this CPU cannot show is named and left out. Slow: a chore of its own (`nox -s
-portability`), no test that runs by itself.
+A setting makes a library compute as it does on another CPU, with other kernels or with more threads. A setting can
+only disable what the CPU has: one that has no effect on this CPU is named and skipped. This script is slow, so it has
+its own session (`nox -s portability`), and the tests do not run it.
 """
 
 import json
@@ -22,7 +22,7 @@ from typing import Any
 
 from conformance.engine.environments import cpu_features
 
-# Subjects that one library computes, by glob.
+# Globs of the subjects that each library computes.
 GROUPS = {
     "torch": ("torch.*", "keras.*[torch*", "keras.mha[axes*"),
     "jax": ("jax.*", "flax.*", "keras.*[jax*"),
@@ -37,8 +37,8 @@ class Setting:
     """
     Environment variables, and the group of subjects that they may affect.
 
-    needs: the instruction set without which the setting changes nothing on this CPU. jobs: how many workers live at
-    once at most; two that each wait for two threads on two cores take hours.
+    needs: the instruction set without which the setting changes nothing on this CPU. jobs: the largest number of
+    workers at once; two workers with two threads each take hours on two cores.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Setting:
     jobs: int | None = None
 
 
-# TensorFlow is not run under ONEDNN_MAX_CPU_ISA: it asks the CPU, not oneDNN, for what it can do, and crashes.
+# TensorFlow is not run under ONEDNN_MAX_CPU_ISA: it takes the instruction sets from the CPU, not oneDNN, and crashes.
 # XLA is not run below AVX: jaxlib's wheels refuse a CPU without it (https://github.com/jax-ml/jax/issues/31723).
 SETTINGS = (
     Setting("aten_default", {"ATEN_CPU_CAPABILITY": "default"}, "torch", ("avx2",)),
@@ -68,13 +68,13 @@ SETTINGS = (
 
 
 def conformance(words: list[str], env: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
-    """Run one command under these variables."""
+    """Run one command with these environment variables."""
     command = [sys.executable, "-m", "conformance", *words]
     return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **env})
 
 
 def judged(setting: Setting, arguments: Namespace, out: Path) -> int:
-    """Judge the subjects of a setting under it; the exit code."""
+    """Judge the subjects of a setting under it, and return the exit code."""
     words = ["run", "--out", str(out), "--jobs", str(setting.jobs or arguments.jobs)]
     words += [word for glob in GROUPS[setting.group] if glob != "*" for word in ("-a", glob)]
     words += [word for glob in arguments.case for word in ("-k", glob)]
@@ -83,7 +83,7 @@ def judged(setting: Setting, arguments: Namespace, out: Path) -> int:
 
 
 def told(setting: Setting, base: Path, arguments: Namespace) -> tuple[bool, str]:
-    """Whether a setting conforms, and what it changes, in words."""
+    """Return whether a setting conforms, and a text about what it changes."""
     out = arguments.out / setting.name
     code = judged(setting, arguments, out / "run")
     conformance(["compare", str(base), str(out / "run"), "--out", str(out)], {})
@@ -96,7 +96,7 @@ def told(setting: Setting, base: Path, arguments: Namespace) -> tuple[bool, str]
 
 
 def main() -> int:
-    """Run every chosen setting and print a line for each; 1 where one does not conform."""
+    """Run every chosen setting and print a line for each; return 1 if one does not conform or none was chosen."""
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("settings", nargs="*", metavar="NAME", help="settings by glob (default: all)")
     parser.add_argument("--out", type=Path, default=Path("reports") / "portability", help="where the run folders go")
@@ -114,7 +114,7 @@ def main() -> int:
 
 
 def _lines(settings: Sequence[Setting], arguments: Namespace) -> Iterator[bool]:
-    """Print a line for each run as it ends; whether each conforms."""
+    """Print a line for each run when it ends, and yield whether it conforms."""
     for group in dict.fromkeys(each.group for each in settings):
         base = arguments.out / f"base_{group}"
         yield _print(
@@ -130,7 +130,7 @@ def _lines(settings: Sequence[Setting], arguments: Namespace) -> Iterator[bool]:
 
 
 def _print(name: str, said: str, *, conforms: bool) -> bool:
-    """One line of the table; gives back whether the run conforms."""
+    """Print one line of the table, and return whether the run conforms."""
     print(f"{'conforms' if conforms else 'DOES NOT CONFORM':16}  {name}{said and f': {said}'}", flush=True)
     return conforms
 

@@ -1,10 +1,10 @@
 """
-Replays released regressions through `conformance upgrade`: each is flagged in its words, its neighbours raise nothing.
+Replay released regressions with `conformance upgrade`: each is reported in its words, and its neighbours pass.
 
     python tests/replays/replay.py                     every row of replays.yaml
     python tests/replays/replay.py 'ort_*' --out DIR   some, by glob
 
-Slow, and it installs from the network: a chore of its own (`nox -s replays`), no test that runs by itself.
+It is slow and installs from the network, so it has its own session (`nox -s replays`), and the tests do not run it.
 """
 
 import json
@@ -24,13 +24,13 @@ Row = Mapping[str, Any]
 
 
 def rows(globs: Sequence[str]) -> list[Row]:
-    """The rows whose id matches one of the globs; all without any."""
+    """Return the rows whose id matches one of the globs, or all rows if there are no globs."""
     found = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
     return [row for row in found if not globs or any(fnmatchcase(row["id"], glob) for glob in globs)]
 
 
 def upgrade(row: Row, base: str, candidate: str, out: Path, more: Sequence[str]) -> dict[str, Any]:
-    """The comparison of two releases; a command that fails otherwise gives its last words as the headline."""
+    """Return the comparison of two releases. If the command writes none, the headline is its last line of stderr."""
     words = [
         "upgrade",
         f"{row['package']}=={base}",
@@ -46,7 +46,7 @@ def upgrade(row: Row, base: str, candidate: str, out: Path, more: Sequence[str])
 
 
 def conformance(words: Sequence[str], out: Path) -> dict[str, Any]:
-    """Run one command that writes comparison.json into `out`."""
+    """Run one command that writes comparison.json into `out`, and return its content."""
     done = subprocess.run([sys.executable, "-m", "conformance", *words], capture_output=True, text=True, check=False)
     if not (out / "comparison.json").is_file():
         last = (done.stderr.strip().splitlines() or ["nothing was said"])[-1]
@@ -56,7 +56,7 @@ def conformance(words: Sequence[str], out: Path) -> dict[str, Any]:
 
 
 def trials(row: Row, out: Path, more: Sequence[str]) -> list[tuple[str, bool, str]]:
-    """What was tried, whether it came out as it should, and what was said."""
+    """Return what was tried, whether the result is as expected, and the headline."""
     there = upgrade(row, row["good"], row["bad"], out / "there", more)
     flagged = there["exit_code"] == 1 and re.search(row["says"], there["headline"]) is not None
     found = [(f"{row['good']} -> {row['bad']}", flagged, there["headline"])]
@@ -73,7 +73,7 @@ def trials(row: Row, out: Path, more: Sequence[str]) -> list[tuple[str, bool, st
 
 
 def main() -> int:
-    """Replay, print the table, and tell whether all came out as they should."""
+    """Replay and print the table; return 1 if a result is not as expected or no row was chosen."""
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("globs", nargs="*", metavar="ID", help="rows of replays.yaml, by glob (default: all)")
     parser.add_argument("--out", type=Path, default=Path("reports") / "replays", help="where the run folders go")

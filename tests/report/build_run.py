@@ -1,7 +1,7 @@
 """
-Run folders made by hand: what an engine would write, without an engine.
+Build run folders by hand, with the files that the engine would write.
 
-`RunBuilder` writes any log; `large` is a run at the size that a report must bear.
+`RunBuilder` writes any log; `large` writes a run of the size that reports must support.
 """
 
 import json
@@ -23,7 +23,7 @@ masks: [{kind: key_padding, lengths: [7, 4, 1]}]
 
 
 def strict(value: Any) -> Any:
-    """Non-finite numbers as the strings that a run log has for them."""
+    """Replace non-finite numbers by the strings that a run log uses for them."""
     if isinstance(value, dict):
         return {str(key): strict(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -34,7 +34,7 @@ def strict(value: Any) -> Any:
 
 
 class RunBuilder:
-    """A run folder while it is written; `write` puts it on disk."""
+    """The contents of a run folder; `write` writes them to disk."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -57,7 +57,7 @@ class RunBuilder:
         self.footed = True
 
     def case(self, name: str, operator: str = "mha", dtype: str = "float32", **more: Any) -> str:
-        """Name a case in the header."""
+        """Add a case to the header; return its name."""
         suite = name.split("[", 1)[0].rpartition("/")[0]
         entry = {
             "suite": suite,
@@ -73,7 +73,7 @@ class RunBuilder:
         return name
 
     def subject(self, name: str, *operators: str, framework: str = "torch", **more: Any) -> str:
-        """Name a subject in the header."""
+        """Add a subject to the header; return its name."""
         adapter, _, variant = name.partition("[")
         entry = {
             "adapter": adapter,
@@ -144,12 +144,12 @@ class RunBuilder:
         unexplained: tuple[str, ...] = (),
         separated: tuple[dict[str, Any], ...] = (),
     ) -> None:
-        """Say why a subject fails."""
+        """Add the record that says why a subject fails."""
         why = {"causes": causes, "unexplained": unexplained} | ({"separated": separated} if separated else {})
         self.records.append({"type": "diagnosis", "schema": 2, "subject": subject, **why})
 
     def tensors(self, name: str, **arrays: tuple[Array, Array, Array]) -> str:
-        """Write a tensors file: output name -> expected, actual, tolerance; returns its path in the folder."""
+        """Write a tensors file (output name -> expected, actual, tolerance); return its path in the run folder."""
         path = self.folder / "tensors" / f"{name}.npz"
         path.parent.mkdir(parents=True, exist_ok=True)
         parts = ("expected", "actual", "tolerance")
@@ -162,7 +162,7 @@ class RunBuilder:
         return f"tensors/{name}.npz"
 
     def footer(self) -> dict[str, Any]:
-        """The footer that fits what was added."""
+        """Return the footer that matches the records added so far."""
         counts = Counter(record["verdict"] for record in self.records if record["type"] == "cell")
         gate = {
             "conforms": not self.rejected,
@@ -184,7 +184,7 @@ class RunBuilder:
         }
 
     def write(self) -> Path:
-        """Write run.jsonl; returns the folder."""
+        """Write run.jsonl; return the folder."""
         cases = [{"type": "case", "schema": 2, "case": name, **about} for name, about in self.header["cases"].items()]
         header = {key: value for key, value in self.header.items() if key != "cases"} | {"case_records": len(cases)}
         lines = [header, *cases, *self.records, *([self.footer()] if self.footed else [])]
@@ -195,13 +195,13 @@ class RunBuilder:
 
     @staticmethod
     def trio(rng: np.random.Generator, *shape: int) -> tuple[Array, Array, Array]:
-        """Expected, actual and tolerance that agree."""
+        """Return expected, actual and tolerance, with actual within the tolerance."""
         want = rng.normal(size=shape)
         return want, (want + 2e-7 * rng.normal(size=shape)).astype(np.float32).astype(np.float64), np.full(shape, 1e-6)
 
 
 def large(folder: Path, cases: int = 300, subjects: int = 30, failing: int = 200) -> Path:
-    """A run at the size that a report must bear; the failing cells have arrays, two of them 512 by 512."""
+    """Write a run of the size that reports must support; failing cells have arrays, two of them of 512 x 512."""
     builder, rng = RunBuilder(folder), np.random.default_rng(1)
     names = [
         builder.case(f"theme{number % 10}/suite{number % 30}/case{number}[dtype=float32]") for number in range(cases)

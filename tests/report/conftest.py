@@ -1,4 +1,4 @@
-"""The builder of run folders, and the runs that several tests read."""
+"""The runs that several tests read."""
 
 from pathlib import Path
 
@@ -7,11 +7,11 @@ import pytest
 from .build_run import RunBuilder
 from .demonstration import fill
 
-# What a name or a reason may hold at worst: a workflow command, markup, a colour, a control character, a line
-# separator, half a character.
+# The worst text that a name or a reason can contain: a workflow command, markup, a colour code, a control character, a
+# line separator, and a lone surrogate.
 HOSTILE = "::error::<script>alert(1)</script>]]>\"'&`|\x1b[31m\x00\u2028\udce9"
 
-# What is left of it where a log was read.
+# HOSTILE after it is read from a run log.
 HARMLESS = r"""\::error::<script>alert(1)</script>]]>"'&`|\x00\u2028\udce9"""
 
 
@@ -24,7 +24,7 @@ def demonstration(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def hostile() -> str:
-    """What the hostile run says everywhere, as it is read."""
+    """The text that `hostile_run` has in every field, as it is read from the run log."""
     return HARMLESS
 
 

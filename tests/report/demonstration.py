@@ -1,4 +1,4 @@
-"""A small run in which every verdict, and most of what a report can show, occurs."""
+"""A small run that contains every verdict and most of what a report can show."""
 
 from typing import Any
 
@@ -97,7 +97,7 @@ def _name_all(builder: Any) -> None:
 
 
 def _special(builder: Any, rng: np.random.Generator) -> dict[tuple[str, str], dict[str, Any]]:
-    """The cells that do not pass, by case and subject."""
+    """Return the cells that do not simply pass, by case and subject."""
     special: dict[tuple[str, str], dict[str, Any]] = {}
     cases = builder.header["cases"]
     for number, case in enumerate(
@@ -224,7 +224,7 @@ def _inverted(builder: Any, rng: np.random.Generator, name: str) -> dict[str, An
 
 
 def _inversion(cases: list[str]) -> dict[str, Any]:
-    """What explains the cells of `_inverted` together, and what it is not told from."""
+    """Return the common cause of the `_inverted` cells, and the cause that it cannot be distinguished from."""
     return {
         "decisions": {"polarity[attn_mask]": "ignore"},
         "sentence": "reads True in attn_mask as ignore",

@@ -1,8 +1,8 @@
 """
-What is wrong with a JUnit XML document: our reading of the schema to which Jenkins' xUnit plug-in holds one.
+Find the errors in a JUnit XML document, by our own reading of the schema that Jenkins' xUnit plug-in enforces.
 
-It is junit-10.xsd of xunit-plugin 3.1.6, the strictest of those in use: an attribute that it does not name is refused.
-GitLab reads a subset of it, by the names of classes and tests, of which it takes the first where two are the same.
+It is junit-10.xsd of xunit-plugin 3.1.6, the strictest schema in use: it refuses any attribute that it does not name.
+GitLab reads a subset of it and identifies tests by class and test name; of two that are the same it takes the first.
 """
 
 import re
@@ -16,7 +16,7 @@ OF_SUITE = OF_SUITES | {
 }
 SAID = {"type", "message"}
 
-# Element -> attributes that it must have, and those that it may have.
+# Element -> required attributes, and allowed attributes.
 ATTRIBUTES: dict[str, tuple[set[str], set[str]]] = {
     "testsuites": (set(), OF_SUITES),
     "testsuite": ({"name", "tests", "failures", "errors"}, OF_SUITE),
@@ -40,7 +40,7 @@ TEXT = {"failure", "error", "skipped", "system-out", "system-err"}
 
 
 def faults(root: ET.Element) -> list[str]:
-    """Every fault, with the element that has it; none of a valid document."""
+    """Return every fault with its element; a valid document has none."""
     return [*_at_root(root), *_of(root), *_twice(root)]
 
 

@@ -1,4 +1,4 @@
-"""The table of adapters: from literal facts, and from the text of what is declared and declined."""
+"""The table of adapters comes from literal facts and from the source text of declared deviations and refusals."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Workflow commands: one line each, escaped so that no text can end one or begin another."""
+"""Each workflow command is one line, escaped so that no text can end it or start another."""
 
 from pathlib import Path
 

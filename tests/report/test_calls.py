@@ -1,4 +1,4 @@
-"""What is told of calls: of adapters that exist, with the defaults that the installed frameworks have."""
+"""The texts about calls name existing adapters, and state the defaults of the installed frameworks."""
 
 import ast
 import importlib
@@ -21,7 +21,7 @@ DEFAULTS = [
 
 
 def found(name: str) -> Any:
-    """What a dotted name means: its longest beginning that is a module, then attributes."""
+    """Return the object of a dotted name: import the longest prefix that is a module, then look up the attributes."""
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         try:
@@ -51,7 +51,7 @@ def test_only_adapters_are_told_and_of_each_every_topic() -> None:
         assert texts.keys() - {"defaults"} == wanted
 
 
-# A builtin function, and a layer whose texts are those of keras.mha.
+# A builtin function, and a layer that shares the texts of keras.mha.
 WITHOUT_SIGNATURE = {"torch.sdpa", "tf_keras.mha"}
 
 

@@ -1,4 +1,4 @@
-"""Which features a subject judged, declined, or was never asked for."""
+"""Whether each feature of a subject was judged, declined, or not reached."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Masks as text: one sign for each key, what is too large cut and said to be."""
+"""Masks are drawn as text, one character for each key; a mask that is too large is cut, and the last line says so."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What is told first: the conclusion, the causes, the sums."""
+"""What every report shows first: the conclusion, the causes, and the totals of each subject."""
 
 import math
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_verdicts_with_one_cause_are_one_finding(demonstration: Path) -> None:
 
 
 def failing(builder: Any, *names: str, **more: Any) -> str:
-    """A subject that fails these cases, each explained alone by the same two decisions."""
+    """Add a subject that fails these cases; return its name. scale=none and scale=ignored both explain each failure."""
     subject: str = builder.subject("torch.mha")
     explanation = {"decision": "scale", "name": "none", "sentence": "does not scale", "remedy": "scale"}
     for name in names:
@@ -83,7 +83,7 @@ IGNORES: dict[str, Any] = {
 
 
 def two_mistakes(builder: RunBuilder) -> str:
-    """A subject that makes two mistakes in the call a/both, and one of them in a/one."""
+    """Add a subject that makes two mistakes in the call a/both, and one of them in a/one; return its name."""
     subject = failing(builder, "a/both", "a/one")
     both = {"sentence": "does both", "cells": ["a/both"]}
     ignores = IGNORES | {"cells": ["a/both"], "condition": "only with a mask"}
@@ -140,7 +140,7 @@ def test_the_diagnosis_overrules_what_explains_a_cell_alone(tmp_path: Path) -> N
 
 
 def test_without_a_cause_it_is_told_what_the_weights_are(tmp_path: Path) -> None:
-    """Of calls that a cause explains nothing is told, whatever was read."""
+    """For a call that a cause explains (a/one), the finding says nothing about its weights."""
     builder = RunBuilder(tmp_path)
     subject = builder.subject("torch.mha")
     for name, odd in (("a/one", "zero"), ("a/two", "sum to 2"), ("a/three", "sum to 2"), ("a/four", "sum to 2")):
@@ -178,7 +178,7 @@ def test_a_cause_shows_once_for_calls_and_for_relations_between_replies(tmp_path
 def test_a_cause_that_a_subject_and_its_dense_form_share_is_one_finding(
     tmp_path: Path, native: str, dense: str, said: list[tuple[str, int]]
 ) -> None:
-    """A cause that needs no condition in the native form is told without the condition of the dense form."""
+    """If the cause has no condition in the native form, the finding omits the condition of the dense form."""
     builder = RunBuilder(tmp_path)
     cause = {"sentence": "does not scale", "remedy": "scale", "decisions": {"scale": "none"}}
     for subject, condition, names in (

@@ -1,4 +1,4 @@
-"""The page: one file, nothing interpreted, nothing asked for."""
+"""The HTML page is one file, interprets no text of the run as markup, and requests nothing."""
 
 import base64
 import gzip
@@ -19,7 +19,7 @@ from .build_run import RunBuilder
 
 
 class Page(HTMLParser):
-    """The elements of a page: attributes, and the text of scripts and styles."""
+    """The elements of a page with their attributes, and the text of its scripts and styles."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""JUnit XML is red exactly where the gate is, and parses whatever a run contains."""
+"""JUnit XML fails exactly where the gate rejects, and it parses whatever text a run contains."""
 
 from pathlib import Path
 from xml.etree import ElementTree as ET

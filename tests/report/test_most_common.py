@@ -1,4 +1,4 @@
-"""What is told of several calls is what most of them say, plainest first."""
+"""The phrase reported for several calls is the one that most of them share, the plainest first."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from conformance.report.findings import most_common
          ("for keys behind the first 8", 2)),
         ([("a", "b"), ("b", "a"), ("a",)], ("a", 3)),
         ([("a",), ("b",)], ("", 0)),  # they contradict each other
-        ([("a",), ()], ("", 0)),  # where it is read, too, it is not so
+        ([("a",), ()], ("", 0)),  # the other call was read, too, and does not share it
         ([("a",), ("a",), ("b",)], ("a", 2)),
         ([("times the scale (0.5)",), ("times the scale (0.378)",)], ("times the scale (0.5 or 0.378)", 2)),
         ([("the last 3 of 7 features",), ("the last 1 of 5 features",)], ("the last 3 of 7 or 1 of 5 features", 2)),

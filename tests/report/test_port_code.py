@@ -1,4 +1,4 @@
-"""Programs for both sides of a port: each is run by itself, and all of one operator print the same."""
+"""Programs for both sides of a port: each runs on its own, and all of one operator give the same output."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ SUBJECTS = {
 
 
 def expected(operator: str) -> np.ndarray:
-    """The same call in NumPy, in float64, written out."""
+    """Return the output of the same call, written out in NumPy in float64."""
     names: dict[str, np.ndarray] = {}
     exec(program(SUBJECTS[operator][0]).partition("import torch")[0], names)  # noqa: S102 - our own inputs
     q, k, v = (names[name].astype(np.float64) for name in ("query", "key", "value"))

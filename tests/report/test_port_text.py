@@ -1,4 +1,4 @@
-"""What port says of a side that lacks something which another variant of the same adapter has."""
+"""What `conformance port` says if one side lacks something that another variant of the same adapter has."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from conformance.report.probe_report import Pictured
 
 
 def notes(here: str, there: str) -> list[str]:
-    """What only one of two subjects has, if neither was asked anything."""
+    """Return the notes on what only one of two subjects has, if no behaviour of either was probed."""
     subjects = {each.name: each for each in subjects_of(read_adapters([places.adapters()]))}
     pictured = (Pictured(name, BehaviourProfile((), ()), frozenset(), (), {}, 0) for name in (here, there))
     sides = [PortedSubject(subjects[each.name], each, ()) for each in pictured]

@@ -1,4 +1,4 @@
-"""All reports at once, and at the size that they must bear."""
+"""All reports together, and for a run of the size that they must support."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Reading a run folder: what is whole is read, what is not is refused with file and line."""
+"""Reading a run folder: a valid log is read, and an invalid log is refused with file and line."""
 
 import json
 import math
@@ -74,7 +74,7 @@ def test_the_cases_are_read_when_they_are_asked_for(small: Path) -> None:
 
 
 def as_schema_1(lines: list[dict[str, Any]]) -> None:
-    """What earlier releases wrote: the header has the cases."""
+    """Rewrite the lines as earlier releases wrote them, with the cases in the header."""
     cases = {line.pop("case"): line for line in lines if line["type"] == "case"}
     lines[:] = [line | {"schema": 1} for line in lines if line["type"] != "case"]
     lines[0] |= {"cases": {name: {k: v for k, v in case.items() if k != "type"} for name, case in cases.items()}}

@@ -1,4 +1,4 @@
-"""summary.md: readable in a CI system, and no text of the run is markup in it."""
+"""summary.md is readable in a CI system, and no text of the run becomes markup in it."""
 
 import re
 from pathlib import Path

@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 
 def read(data: bytes) -> list[dict[str, Any]]:
-    """What the page's script does with a blob, in Python."""
+    """Decode a blob in Python as the page's script does."""
     (size,) = struct.unpack("<I", data[:4])
     entries: list[dict[str, Any]] = json.loads(data[4 : 4 + size])
     start = 4 + size

@@ -1,4 +1,4 @@
-"""The terminal: one line per subject, whole on a pipe, without control codes."""
+"""The terminal summary: one line for each subject, and on a pipe complete lines without control codes."""
 
 import io
 import re
@@ -10,7 +10,7 @@ from conformance.report import load_run, print_summary
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that reports that it is a terminal."""
 
     def isatty(self) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""What to change at the call site: where a call moves to matters."""
+"""The advice for a call site depends on where the call moves to."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Ways to a case in tests: through a file, or from fields alone."""
+"""Fixtures that make cases for tests, from a file or from fields."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,13 +21,13 @@ PLAIN: dict[str, Any] = {
     "head_dim": 4,
 }
 
-# Stands in a suite's text where a mistake is expected to be pointed at.
+# Marks the place in a suite's text where a mistake is expected to be reported.
 MARK = "«"
 
 
 @pytest.fixture(scope="session")
 def make() -> Callable[..., Case]:
-    """A case of PLAIN with other fields over it; no file."""
+    """Make a case from PLAIN with some fields replaced or added; without a file."""
 
     def case(**fields: Any) -> Case:
         made, faults = read_entry(PLAIN | fields, Path("cases/t.yaml"), Path("cases"))
@@ -40,7 +40,7 @@ def make() -> Callable[..., Case]:
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., Path]:
-    """Write suite files, {name: text}, into a case folder and give the folder."""
+    """Write suite files, {name: text}, into a case folder and return the folder."""
 
     def files(texts: dict[str, str]) -> Path:
         for name, text in texts.items():
@@ -54,7 +54,7 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def cases(write: Callable[..., Path]) -> Callable[[str], tuple[Case, ...]]:
-    """Load one suite, cases/t.yaml, of this text."""
+    """Load one suite, cases/t.yaml, with this text."""
 
     def loaded(text: str) -> tuple[Case, ...]:
         root = write({"t.yaml": text})
@@ -65,7 +65,7 @@ def cases(write: Callable[..., Path]) -> Callable[[str], tuple[Case, ...]]:
 
 @pytest.fixture
 def mistakes(write: Callable[..., Path]) -> Callable[..., tuple[Mistake, ...]]:
-    """Load suites that must be refused, and give their mistakes."""
+    """Load suites that must be refused, and return their mistakes."""
 
     def refused(texts: str | dict[str, str]) -> tuple[Mistake, ...]:
         root = write({"t.yaml": texts} if isinstance(texts, str) else texts)

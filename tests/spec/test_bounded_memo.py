@@ -1,4 +1,4 @@
-"""Results are computed once while there is room, and what nobody used for longest is computed again."""
+"""A result is computed once while there is room; the least recently used results are dropped."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +34,7 @@ def test_a_result_is_computed_once_while_there_is_room() -> None:
     memo: BoundedMemo[str] = BoundedMemo(limit=10, size_of=len)
     assert [ask("a"), ask("bb"), ask("a")] == ["aaa", "bbbbbb", "aaa"]
     assert computed == ["a", "bb"]
-    ask("c")  # drops `bb`, which was used longest ago
+    ask("c")  # drops `bb`, the least recently used key
     ask("a")
     assert computed == ["a", "bb", "c"]
     assert ask("bb") == "bbbbbb"

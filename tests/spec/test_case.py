@@ -1,4 +1,4 @@
-"""Cases: sizes resolved, what they require of an adapter, and what is shown of them."""
+"""Cases: their default sizes, what they require of an adapter, and what is shown of them."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Digests of problems: stable, and different where anything differs."""
+"""Digests of problems: they are stable, and they differ if anything in the problem differs."""
 
 from collections.abc import Callable
 from dataclasses import replace

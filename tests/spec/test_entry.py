@@ -1,4 +1,4 @@
-"""Whatever stands in an entry, it is either a case that can be made, or every fault has a place in it."""
+"""Any entry is either a case that can be materialised, or it has faults, each with a place in the entry."""
 
 from pathlib import Path
 from typing import Any

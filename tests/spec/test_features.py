@@ -1,4 +1,4 @@
-"""What a case has, and cases that have nothing of their own."""
+"""The features of a case, and ordinary cases: those whose every feature also occurs in another case."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A pattern that means nothing is told with one that does."""
+"""For a pattern that matches nothing, the nearest pattern that matches is found."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""Whatever a framework says can be stored, printed and shown, and commands nobody."""
+"""Any text of a framework becomes safe to store, print and show: no terminal or CI system obeys it."""
 
 import re
 import unicodedata

@@ -1,4 +1,4 @@
-"""The mask algebra: every convention to every other and back, broadcasting, combination, layout."""
+"""The mask algebra: conversions between all conventions and back, broadcasting, combination, layout."""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -43,7 +43,7 @@ def groups(draw: st.DrawFn) -> MaskOperand:
 
 
 def effect(each: Problem) -> Array:
-    """What is added to the logits in all: -inf where not attended."""
+    """Return the sum that all masks add to the logits: -inf at positions that are not attended."""
     bias = each.bias()
     finite = np.zeros(each.logits_shape) if bias is None else np.where(bias == -np.inf, 0.0, bias)
     return np.where(each.attended(), finite, -np.inf)

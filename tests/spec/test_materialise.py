@@ -1,4 +1,4 @@
-"""Problems against masks and arrays worked by hand, and what holds for every case."""
+"""Problems compared with masks and arrays worked out by hand, and properties of every case."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,12 +24,12 @@ DTYPES = ("float64", "float32", "float16", "bfloat16")
 
 
 def drawn(*rows: str) -> Array:
-    """A mask as it is drawn: `#` is attended, `.` is not."""
+    """Return the mask of a drawing: `#` is attended, `.` is not."""
     return np.array([[mark == "#" for mark in row] for row in rows])
 
 
 def values(make: Make, mask: dict[str, Any], **fields: Any) -> Array:
-    """What the only group of a case holds."""
+    """Return the values of the only mask of a case."""
     (group,) = materialise(make(masks=[mask], **fields)).mask_operands
     return group.values
 
@@ -161,7 +161,7 @@ def test_an_additive_mask_is_rounded_to_the_dtype(make: Make) -> None:
     mask = {"kind": "additive", "axes": ["k"], "values": [0.1, -INF, 0, -1e9]}
     rounded = values(make, mask, dtype="bfloat16", **SMALL)[0, 0, 0]
     np.testing.assert_array_equal(rounded, [0.10009765625, -INF, 0, -998244352])
-    # -1e9 is beyond float16, and -inf there
+    # -1e9 is outside the range of float16 and becomes -inf
     np.testing.assert_array_equal(values(make, mask, dtype="float16", **SMALL)[0, 0, 0, 1:], [-INF, 0, -INF])
 
 
@@ -233,7 +233,7 @@ def test_shapes_of_sdpa(make: Make) -> None:
 
 
 def test_some_projections_without_biases(make: Make) -> None:
-    """Those that are there are as they would be beside all."""
+    """The remaining parameters are the same as with all biases."""
     some = materialise(make(operator="mha", biases=["q", "v", "o"])).params
     assert sorted(some) == ["bo", "bq", "bv", "wk", "wo", "wq", "wv"]
     every = materialise(make(operator="mha")).params
@@ -280,7 +280,7 @@ def test_equal_and_alternating_inputs(make: Make) -> None:
 
 
 def hidden_rows(problem: Problem, array: str, dtype: str) -> Array:
-    """Positions of which some element is far beyond a bell."""
+    """Return the positions that have an element far outside the bell distribution."""
     return np.asarray((np.abs(getattr(problem, array)) > HIDDEN_SCALE[dtype] / 10).any(axis=-1))
 
 

@@ -1,4 +1,4 @@
-"""Defaults, and the expansion of a matrix: a product with stable ids."""
+"""Defaults, and the expansion of a matrix into a product of cases with stable ids."""
 
 from collections.abc import Callable
 from itertools import product

@@ -1,4 +1,4 @@
-"""Every mistake in a case file is said, at its line and column, together with all others."""
+"""Every mistake in a case file is reported with its line and column, together with all others."""
 
 import re
 import time
@@ -25,7 +25,7 @@ cases:
 
 
 def places(text: str) -> list[tuple[int, int]]:
-    """Line and column of every mark, from 1, as they are when marks are taken out."""
+    """Return the line and column of every mark, counted from 1, in the text without marks."""
     found = []
     for number, line in enumerate(text.splitlines(), start=1):
         found += [(number, hit.start() - count + 1) for count, hit in enumerate(re.finditer(MARK, line))]
@@ -33,7 +33,7 @@ def places(text: str) -> list[tuple[int, int]]:
 
 
 def entry(text: str) -> str:
-    """A suite of one case that has these further lines."""
+    """Return the text of a suite with one case that has these further lines."""
     lines = "".join(f"    {line}\n" for line in text.splitlines())
     return f"{HEAD}  - name: one\n{lines}"
 
@@ -220,7 +220,7 @@ def test_inputs(mistakes: Mistakes, text: str, words: str) -> None:
     check_one(mistakes, entry(f"inputs: {{{text}}}"), words)
 
 
-# A query with the shape of the only case, whose largest number is 60,000, and one whose largest is 0.5.
+# Two queries with the shape of the only case: every number is -60,000 in the first, and 0.5 in the second.
 LARGE, SMALL = (str([[[number] * 16] * 5] * 3) for number in (-60000, 0.5))
 
 
@@ -369,7 +369,7 @@ def test_one_mistake_does_not_hide_another_of_the_same_case(mistakes: Mistakes) 
         + "inputs: {gain: «3}\noutputs: [output, «output]\n"
         + "masks: [{kind: «casual}, {kind: key_padding, lengths: [7, «8, 1]}, «{kind: window}]"
     )
-    # gain is compared with the dtype, which is itself faulty here
+    # gain is not checked: its check needs the dtype, which is itself invalid here
     expected = [place for place in places(text) if place[0] != 10]
     assert [(one.line, one.column) for one in mistakes(text)] == expected
 

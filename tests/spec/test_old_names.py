@@ -1,4 +1,4 @@
-"""Old names of cases, patterns, mistakes and deviations are still read, and only they."""
+"""Old names of cases, patterns, mistakes and deviations are still read; similar names are not."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +28,7 @@ cases:
     masks: [{{kind: attention, axes: [b, q, k], pattern: holes}}]
 """
 OLD = {"row": "one_dead_row", "batch": "one_dead_item", "key": "key_items", "mask": "mask_items"}
-# The digest of a call with the mistake `key_items` before it had its new name.
+# The digest of a call with the mistake `key_items`, before the mistake was renamed.
 DIGEST = "sha256:e4bfb26edaa56d5189435893d774f57364ee6f658989b9df8fbb004762e3d6b8"
 NEW = {"row": "one_fully_masked_row", "batch": "one_fully_masked_batch", "key": "key_batch", "mask": "mask_batch"}
 
@@ -115,7 +115,7 @@ def test_a_case_file_may_have_old_names(cases: Callable[[str], tuple[Case, ...]]
 
 
 def test_a_renamed_mistake_keeps_its_digest(make: Callable[..., Case]) -> None:
-    """The digest is in logs and baselines of before; if it changes, their cells are not compared."""
+    """Older logs and baselines contain the digest; if it changes, their cells are not compared."""
     case = make(batch=3, expect="error", mistake="key_batch")
     assert problem_digest(materialise(case)) == DIGEST
 

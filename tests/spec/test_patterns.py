@@ -1,4 +1,4 @@
-"""Named patterns against masks drawn by hand, and what holds for each of them on any axes."""
+"""Named patterns compared with masks drawn by hand, and properties of each pattern on any axes."""
 
 from typing import Any, get_args
 
@@ -13,13 +13,13 @@ Array = np.ndarray[Any, Any]
 
 
 def drawn(*rows: str) -> Array:
-    """A mask as it is drawn: `#` is attended, `.` is not."""
+    """Return the mask of a drawing: `#` is attended, `.` is not."""
     return np.array([[mark == "#" for mark in row] for row in rows])
 
 
 @st.composite
 def sizes(draw: st.DrawFn, needs: tuple[str, ...] = ("k",)) -> dict[str, int]:
-    """Sizes of a mask's axes, of which some are needed."""
+    """Draw the axes of a mask and their sizes; the axes in needs are always there."""
     return {axis: draw(st.integers(1, 6)) for axis in "bhqk" if axis in needs or draw(st.booleans())}
 
 

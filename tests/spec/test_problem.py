@@ -1,4 +1,4 @@
-"""What a problem says of itself."""
+"""The sizes of a problem, and its masks combined."""
 
 from collections.abc import Callable
 

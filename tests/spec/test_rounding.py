@@ -1,4 +1,4 @@
-"""Rounding against NumPy's own dtypes, and against bits where NumPy has none."""
+"""Rounding compared with NumPy's dtypes, and with bit operations for bfloat16, which NumPy lacks."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def test_limits_of_a_dtype_are_its_own_numbers(dtype: str) -> None:
 
 
 def test_one_rounding_is_not_two() -> None:
-    """Just above a tie of float16, which float32 would round to the tie, and that to even."""
+    """The value is just above a tie of float16. Float32 rounds it to the tie, and float16 rounds the tie to even."""
     value = np.array(1 + 2.0**-11 + 2.0**-40)
     assert round_to(value, "float16") == 1 + 2.0**-10
     assert round_to(round_to(value, "float32"), "float16") == 1

@@ -1,4 +1,4 @@
-"""The schema that editors read lies beside the cases and is current."""
+"""The schema that editors read is in the folder of the cases and is current."""
 
 import json
 from pathlib import Path

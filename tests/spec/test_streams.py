@@ -1,4 +1,4 @@
-"""Streams are the same bytes everywhere, each tensor its own, and of the size that docs/cases.md says."""
+"""Streams give the same bytes everywhere, differ between tensors, and have the magnitude stated in docs/cases.md."""
 
 import subprocess
 import sys
@@ -36,7 +36,7 @@ def digest(array: Array) -> str:
 
 
 def plain_splitmix(key: int, count: int) -> list[int]:
-    """SplitMix64 in integers of any size, as its authors print it."""
+    """Return numbers of SplitMix64 in Python integers, as published by its authors."""
     found = []
     for _ in range(count):
         key = (key + 0x9E3779B97F4A7C15) % 2**64
@@ -170,7 +170,7 @@ def test_integers_stay_below_their_limit(limit: int, shape: tuple[int, ...], see
 
 
 def test_conversions_are_exact() -> None:
-    """53-bit integers in, the same integers out."""
+    """The 53-bit integers can be recovered exactly from the uniform numbers."""
     integers = [word >> 11 for word in plain_splitmix(int.from_bytes(key_of("5:x"), "little"), 20)]
     drawn = streams.uniform(5, "x", (20,))
     assert [int((number + 1) * 2**52) for number in drawn.tolist() if number >= 0] == [

@@ -1,4 +1,4 @@
-"""Files beside a suite, and outside of it."""
+"""Suites and array files in the case folder, and paths that lead out of it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +27,7 @@ cases:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of array files that were opened."""
+    """Return the names of the array files that were opened."""
     names: list[str] = []
 
     def shapes(path: Path) -> dict[str, tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""YAML as it is meant: plain scalars, refusals before anything is built, and positions."""
+"""The YAML that case files use: plain scalars, refusals before anything is built, and positions."""
 
 import textwrap
 from typing import Any

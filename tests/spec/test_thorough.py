@@ -1,4 +1,4 @@
-"""Which cases only a thorough run asks."""
+"""Which cases only a thorough run includes."""
 
 from pathlib import Path
 

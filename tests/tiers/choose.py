@@ -1,8 +1,8 @@
 """
-Choose the cases that only a thorough run asks, and write cases/thorough.txt: `nox -s tiers -- RUN`.
+Choose the cases that only a thorough run has, and write cases/thorough.txt: `nox -s tiers -- RUN`.
 
-RUN is the folder of a thorough run: it says what each case costs, and which known deviations it meets. What the default
-tier must keep is listed by `needs`; among the cases that give it, those are taken that give most for their cost.
+RUN is the folder of a thorough run: it says what each case costs, and which known deviations it meets. `needs` lists
+what the default tier must keep. Among the cases that meet these needs, those that meet most for their cost are chosen.
 """
 
 import argparse
@@ -27,16 +27,16 @@ from conformance.spec.problem import Problem
 
 Need: TypeAlias = tuple[Any, ...]
 
-# Needs that two cases of the default tier meet, where two can: a single one might be declined, or be a tie.
+# Needs that two cases of the default tier must meet if two can: a single case might be declined, or leave a tie.
 TWICE = ("pin",)
 
-# Cases with these tags are asked by default.
+# Cases with these tags are in the default tier.
 ALWAYS = ("smoke", "probe")
 
-# CPU seconds that a cell costs beside the call: its judgement, its record, its line in the report.
+# CPU seconds that a cell costs in addition to the call: its judgement, its record, its line in the report.
 OVERHEAD = 0.01
 
-# Cases that meet a condition under which a kernel takes another path; they are asked by default.
+# Cases that meet a condition under which a kernel takes another path; they are in the default tier.
 PATHS = places.cases().parent / "docs" / "path-conditions.md"
 
 HEAD = """\
@@ -46,10 +46,10 @@ HEAD = """\
 
 
 class Log:
-    """What a thorough run says of each case."""
+    """The cost of each case in a thorough run, and the known deviations that it meets."""
 
     def __init__(self, folder: Path, subjects: Collection[str]) -> None:
-        """Read the cells of these subjects: those that are asked by default."""
+        """Read the cells of these subjects: those of a default run."""
         self.cost: Counter[str] = Counter()
         self.known: dict[str, set[tuple[str, str]]] = defaultdict(set)
         for line in (folder / "run.jsonl").read_text(encoding="utf-8").splitlines():
@@ -64,7 +64,7 @@ class Log:
 
 
 def needs(case: Case, problem: Problem, log: Log, found: Sequence[RouteDetections]) -> Iterator[Need]:
-    """What a case gives that the default tier must have."""
+    """Yield the needs of the default tier that a case meets."""
     sharp = "pin" if case.dtype in SHARP else "half"
     for number, route in enumerate(found):
         yield from ((sharp, number, key) for key in route.detections.get(case.id, ()))
@@ -77,7 +77,7 @@ def needs(case: Case, problem: Problem, log: Log, found: Sequence[RouteDetection
 
 
 def chosen(given: Mapping[str, frozenset[Need]], cost: Mapping[str, float], kept: set[str]) -> set[str]:
-    """The cases of the default tier: those that are kept anyway, then greedily the one that gives most for its cost."""
+    """Return the cases of the default tier: `kept`, then greedily the case that meets most needs for its cost."""
     meets = Counter(need for each in given.values() for need in each)
     left = {need: min(2 if need[0] in TWICE else 1, number) for need, number in meets.items()}
     taken: set[str] = set()
@@ -98,7 +98,7 @@ def chosen(given: Mapping[str, frozenset[Need]], cost: Mapping[str, float], kept
 
 
 def main() -> int:
-    """Choose, write the list, and say how much is left."""
+    """Choose the cases, write the list, and print what the default tier costs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="the folder of a thorough run")
     subjects = [each for each in subjects_of(read_adapters([places.adapters()])) if not each.thorough]

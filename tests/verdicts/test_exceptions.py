@@ -1,4 +1,4 @@
-"""What is shown of an exception, and when two exceptions are one failure."""
+"""Which part of an exception is shown, and when two exceptions count as one failure."""
 
 from conformance.verdicts.verdict import MAX_CHARACTERS, gist, root
 

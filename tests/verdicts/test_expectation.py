@@ -1,4 +1,4 @@
-"""What is expected of a call: the reply alone is the one that `expect` returns with its bounds."""
+"""`expect_reply` returns the same reply as `expect`, which also returns its bounds."""
 
 from typing import Any
 

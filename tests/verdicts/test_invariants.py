@@ -1,4 +1,4 @@
-"""Relations between two replies: they hold for the oracle itself, and each is broken by somebody who breaks it."""
+"""Relations between two replies: each holds for the oracle and is broken by a liar that is written for it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ Implementation = Callable[[Problem], Mapping[str, Array]]
 
 
 def problem(**more: object) -> Problem:
-    """The last keys of each batch element are masked."""
+    """Return a problem in which the last keys of each batch element are masked."""
     allowed = np.arange(KEYS) < np.array([5, 3])[:, None, None, None]
     return random_sdpa(11, MaskOperand("mask", ("key_padding",), "bool", allowed)).but(**more)
 
@@ -129,7 +129,7 @@ def test_the_place_and_the_numbers_of_a_broken_relation_are_told() -> None:
 
 
 def test_what_does_not_follow_under_the_declaration_is_not_asked() -> None:
-    """The average over all keys of a row that sees none is another one with a key more."""
+    """If a fully masked row is the mean of V over all keys, one more key changes it."""
     fully_masked = problem(
         mask_operands=(MaskOperand("mask", ("key_padding",), "bool", np.zeros((BATCH, 1, 1, KEYS), dtype=bool)),)
     )
@@ -177,7 +177,7 @@ def test_no_relation_is_broken_by_the_oracle_in_any_suite(
 
 @pytest.fixture(scope="module")
 def sides() -> tuple[RelatedReply, ...]:
-    """The smallest case of every suite in float32, answered by the oracle."""
+    """The smallest float32 case of every suite and operator, with the oracle's reply."""
     smallest: dict[tuple[str, str], Case] = {}
     for case in sorted(load([places.cases()], places.cases()), key=lambda each: prod(each.axes.values())):
         if case.dtype == "float32" and not case.verbatim:
@@ -198,7 +198,7 @@ def test_heads_stay_where_a_parameter_is_unknown() -> None:
 
 
 def merged(**more: object) -> Problem:
-    """Two heads of width 1 side by side, no output projection: the context of each head is its own mean of values."""
+    """Two concatenated heads of width 1, no output projection: the context of each head is the mean of its values."""
     rows = np.array([[[1.0, 3.0], [5.0, 11.0]]])
     params = {name: np.eye(2) if name == "wv" else np.zeros((2, 2)) for name in ("wq", "wk", "wv")}
     return mha(rows[:, :1], rows, rows, params, 2, dtype="float32", requirements=("no_output_projection",), **more)
@@ -214,7 +214,7 @@ def test_heads_that_stay_side_by_side_move_in_the_output() -> None:
 
 
 def test_replies_may_differ_by_what_the_oracle_differs_beside_their_bounds() -> None:
-    """The oracle of the changed problem is moved by 0.9 of what the two bounds allow, so 1.9 of that is the limit."""
+    """The changed problem's oracle moves by 0.9 times the sum of both tolerances, so the limit is 1.9 times the sum."""
     asked = problem()
     changed = BY_NAME["batch_of_one"].change(asked)
     assert changed is not None

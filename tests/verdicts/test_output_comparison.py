@@ -1,4 +1,4 @@
-"""One output against the oracle: the rules before tolerance, then the bound, then the root mean square."""
+"""One output compared with the oracle: first the exact rules, then the bound, then the root mean square."""
 
 import hypothesis.strategies as st
 import numpy as np

@@ -1,4 +1,4 @@
-"""The oracle beside printed numbers: half a unit of the last digit, and what is said where they are wrong."""
+"""Published numbers against the oracle: half a unit of the last digit is allowed; what is said if they are wrong."""
 
 import re
 from pathlib import Path

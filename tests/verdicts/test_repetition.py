@@ -1,4 +1,4 @@
-"""The same call asked again: which differences are nondeterministic, and which depend on the order."""
+"""The same call made again: which differences are nondeterministic, and which depend on the order."""
 
 import numpy as np
 import pytest

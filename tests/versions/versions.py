@@ -1,12 +1,12 @@
 """
-Calls every adapter in the releases of versions.yaml, on a few plain cases, and prints what came of it.
+Call every adapter in the releases of versions.yaml, on a few plain cases, and print the results.
 
     python tests/versions/versions.py                      every row of versions.yaml
     python tests/versions/versions.py 'onnx*' --out DIR    some packages, by glob
 
-A subject whose REQUIRES claim a release must be judged there at least once, or raise an error that the list of known
-deviations accepts. No call may fail because the release does not know an attribute or argument. Slow, and it installs
-from the network: a chore of its own (`nox -s versions`).
+A subject that claims a release in REQUIRES must be judged there at least once, or raise an error that the list of known
+deviations accepts. No call may fail because the release does not know an attribute or argument. This script is slow and
+installs from the network, so it has its own session (`nox -s versions`).
 """
 
 import contextlib
@@ -48,7 +48,7 @@ CASES = (
     "shapes/self_attention/*",
 )
 JUDGED = ("pass", "dialect", "fail", "inconclusive")
-# How frameworks call what a release does not know.
+# The words in which frameworks report something that a release does not know.
 UNKNOWN = re.compile(
     r"unexpected keyword|[Uu]n(recogni[sz]ed|known|expected) (attribute|argument|keyword|input|parameter)|"
     r"takes .* positional|has (in|out)put size|No schema registered|has no attribute|Unsupported (opset|operator)"
@@ -59,7 +59,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one subject in one release; `wrong` says why that is not as it should be, or is empty."""
+    """The result of one subject in one release. `wrong` says why it is not as expected, or is empty."""
 
     subject: str
     counts: Counter[str]
@@ -67,19 +67,19 @@ class Outcome:
 
     @property
     def line(self) -> str:
-        """In words."""
+        """Return the outcome as a line of text."""
         told = "  ".join(f"{count} {verdict}" for verdict, count in self.counts.items())
         return f"    {self.subject:34} {told or 'no cell'}{f'  WRONG: {self.wrong}' if self.wrong else ''}"
 
 
 def rows(globs: Sequence[str]) -> list[Row]:
-    """The rows whose package matches one of the globs; all without any."""
+    """Return the rows whose package matches one of the globs, or all rows if there are no globs."""
     found = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
     return [row for row in found if not globs or any(fnmatchcase(row["package"], glob) for glob in globs)]
 
 
 def claims(subject: Subject, package: str, release: str) -> bool:
-    """Whether REQUIRES of the subject has this release of the package in its range."""
+    """Whether REQUIRES of the subject allows this release of the package."""
     return any(
         canonicalize_name(requirement.name) == canonicalize_name(package)
         and requirement.specifier.contains(release, prereleases=True)
@@ -89,13 +89,13 @@ def claims(subject: Subject, package: str, release: str) -> bool:
 
 
 def forbidden(subject: Subject, made: Provisioned) -> str | None:
-    """What pip says of a package that the subject needs and that does not fit beside the others."""
+    """Return pip's warning about a package that the subject needs and that conflicts with the others, or None."""
     names = provisioning.requirement_names(subject)
     return next((line for line in made.warnings if canonicalize_name(line.split(" ", 1)[0]) in names), None)
 
 
 def outcomes(folder: Path, subjects: Sequence[Subject]) -> Iterator[Outcome]:
-    """What became of each subject in a run."""
+    """Yield the outcome of each subject in a run."""
     cells = read_side(folder).cells
     for subject in subjects:
         of_it = [cell for (_, name), cell in cells.items() if name == subject.name]
@@ -107,7 +107,7 @@ def outcomes(folder: Path, subjects: Sequence[Subject]) -> Iterator[Outcome]:
 
 
 def judge(subjects: Sequence[Subject], made: Provisioned, folder: Path) -> None:
-    """An ordinary run of the plain cases."""
+    """Run the plain cases with `conformance run`."""
     words = ["run", "--env", f"default={made.python}", "--out", str(folder), "--exit-zero", "--timeout", "180"]
     for option, values in (("-a", provisioning.patterns_of(subjects)), ("-k", CASES)):
         words += [word for value in values for word in (option, value)]
@@ -116,7 +116,7 @@ def judge(subjects: Sequence[Subject], made: Provisioned, folder: Path) -> None:
 
 
 def tried(row: Row, release: str, python: str, locked: Locked, out: Path) -> Iterator[tuple[str, bool]]:
-    """Lines about one release, and whether each is as it should be."""
+    """Yield lines about one release, and whether each is as expected."""
     package = canonicalize_name(row["package"])
     named = [each for each in provisioning.named_subjects((), "cpu") if each.counted and requires(each, package)]
     both = row.get("both", {}) if Version(release) < Version(row.get("below", "0")) else {}
@@ -142,12 +142,12 @@ def tried(row: Row, release: str, python: str, locked: Locked, out: Path) -> Ite
 
 
 def requires(subject: Subject, package: str) -> bool:
-    """Whether the subject requires the package in some release."""
+    """Whether the subject requires any release of the package."""
     return package in provisioning.requirement_names(subject)
 
 
 def main() -> int:
-    """Call, print the table, and tell whether every release that is claimed is fit."""
+    """Judge the releases and print the table; return 1 if a line is not as expected or no release was chosen."""
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("globs", nargs="*", metavar="PACKAGE", help="rows of versions.yaml, by glob (default: all)")
     parser.add_argument("--out", type=Path, default=Path("reports") / "versions", help="where the run folders go")
