@@ -258,7 +258,9 @@ def test_a_decision_is_preferred_to_arithmetic_that_explains_it_too() -> None:
     """1e-6 is added to the denominator: the effect is as small as that of coarser arithmetic."""
     cells = [cell(padded(*size), {"softmax_denominator": "plus_1e-6"}) for size in SIZES]
     failing = [each for each in cells if each.actual is not None]
-    assert all(not cause.candidate.arithmetic for cause in diagnose(failing).causes)
+    causes = diagnose(failing).causes
+    assert causes
+    assert all(not cause.candidate.arithmetic for cause in causes)
 
 
 def test_a_cause_has_also_the_cells_that_it_changes_by_little() -> None:

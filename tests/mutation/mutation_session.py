@@ -186,6 +186,8 @@ def _shown(rows: Iterable[Row]) -> Iterator[Row]:
 
 def _table(title: str, rows: Sequence[Row]) -> list[str]:
     """Print the number of results for each outcome, and return what is below the bar."""
+    if not rows:
+        return [f"none of the {title.partition(':')[0]} is chosen: nothing is judged"]
     groups: dict[str, Counter[str]] = {}
     for row in rows:
         groups.setdefault(row.group, Counter())[row.outcome] += 1
