@@ -50,11 +50,11 @@ def layer_profile(facts: Facts) -> Profile:
     """
     Return the profile of an attention layer.
 
-    If the call requests attention weights, or in the variant [axes], each step is a separate operator. Otherwise, the
-    profile is that of keras.ops.dot_product_attention.
+    If the call requests attention weights, if the layer has a dropout, or in the variant [axes], each step is an
+    operator of its own. Otherwise, the profile is that of keras.ops.dot_product_attention.
     """
     backend = keras.backend.backend()
-    if "weights" not in facts.outputs and facts.variant != "axes":
+    if not ("weights" in facts.outputs or "dropout" in facts.requirements or facts.variant == "axes"):
         return attention_profile(backend, facts.dtype)
     profile = stepwise_profile(backend, facts.dtype)
     if backend != "tensorflow":

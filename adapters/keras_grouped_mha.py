@@ -104,12 +104,7 @@ SIZES = ("head_dim", "num_heads", "num_kv_heads", "query_dim", "vdim", "kdim")
 
 
 def declare(facts: Facts) -> Declaration:
-    """
-    Declare canonical attention.
-
-    If the call requests attention weights, each step of the profile is a separate operator. Otherwise, the
-    profile is that of keras.ops.dot_product_attention.
-    """
+    """Declare canonical attention, with the arithmetic of `layer_profile`."""
     return Declaration(layer_profile(facts), evidence="measured: docs/tolerance.md, section 5")
 
 

@@ -129,7 +129,7 @@ from ._layers import parameters
 
 
 def declare(facts: Facts) -> Declaration:
-    """Declare canonical attention: with weights or [axes] by separate operators, else by ops.dot_product_attention."""
+    """Declare canonical attention, with the arithmetic of `layer_profile`."""
     return Declaration(layer_profile(facts), evidence="measured: docs/tolerance.md, section 5")
 
 
