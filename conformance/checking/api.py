@@ -18,7 +18,7 @@ from conformance.checking.function_check import check as judge
 from conformance.checking.preflight import Calling
 from conformance.checking.target import CheckError, target_of
 from conformance.disk import write_whole
-from conformance.engine.job import RunListener
+from conformance.engine.cell_records import RunListener
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from conformance.bounds.outputs import UnderivedBound
 from conformance.bridge.profile import Profile
@@ -99,15 +98,14 @@ class CoarserProfiles:
         self._seen = 0
         self._conforming = dict.fromkeys(ALTERNATIVES, 0)
 
-    def review(self, judged: Judged) -> Mapping[str, Any]:
-        """Count one judged cell; nothing is added to its record."""
+    def count(self, judged: Judged) -> None:
+        """Count one judged cell."""
         found = judged.judgement
         if found is not None and found.verdict == "fail" and found.explanation is None:
             for name, count in self._conforming.items():
                 if self._seen - count <= MAX_MISSES:
                     self._conforming[name] += _would_conform(judged, name)
             self._seen += 1
-        return {}
 
     def notes(self) -> list[str]:
         """Return a sentence that suggests the profiles that explain most failures, the least coarse first."""

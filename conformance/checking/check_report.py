@@ -4,13 +4,13 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from conformance.checking.arithmetic import ROUNDING, ordinary
 from conformance.checking.observation import SettledFunction, Varying
 from conformance.checking.signature import DTYPES, LAYOUTS, MaskForm, Signature
 from conformance.diagnosis.explanation import sentence
-from conformance.engine.records import Key, LoggedCell, LoggedDiagnosis
+from conformance.engine.logged_cell import LoggedCell
+from conformance.engine.records import Key, LoggedDiagnosis
 from conformance.engine.run_folder import Run
 from conformance.report.conclusion import UNJUDGED
 from conformance.report.counts import share_text, what_happened
@@ -249,11 +249,11 @@ def judged_cases(asked: Iterable[tuple[str, bool]]) -> tuple[int, int]:
     return sum(judged.values()), len(judged)
 
 
-def too_little(records: Iterable[Mapping[str, Any]], least: float) -> Iterator[str]:
+def too_little(cells: Iterable[LoggedCell], least: float) -> Iterator[str]:
     """Yield a sentence if less than the share `least` of the cases was judged, with the most frequent reasons."""
-    records = list(records)
-    judged, every = judged_cases((record["case"], record["verdict"] != "unsupported") for record in records)
-    reasons = Counter(record["reason"] for record in records if record["verdict"] == "unsupported")
+    cells = list(cells)
+    judged, every = judged_cases((cell.case, cell.verdict != "unsupported") for cell in cells)
+    reasons = Counter(cell.reason for cell in cells if cell.verdict == "unsupported")
     if judged and judged < least * every:
         most = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common(MAX_LEFT_OUT_REASONS))
         yield (

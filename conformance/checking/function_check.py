@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 from conformance import places
 from conformance.checking.adapter_text import slots
@@ -34,9 +33,11 @@ from conformance.checking.signature import Signature, parameters_of, read_signat
 from conformance.checking.target import CheckError, Target
 from conformance.deviations.nonfinite import WHERE_ADDED
 from conformance.engine.adapters import Subject, subjects_of
+from conformance.engine.cell_records import RunListener
 from conformance.engine.environments import our_own
-from conformance.engine.job import Limits, RunListener, StopRun
+from conformance.engine.job import Limits, StopRun
 from conformance.engine.judging import Judge, Judged
+from conformance.engine.logged_cell import LoggedKnown, Reviewed
 from conformance.engine.pool import Pool
 from conformance.engine.run_header import case_records, header
 from conformance.engine.runlog import LOG, RunLog, RunLogError
@@ -53,7 +54,6 @@ from conformance.spec.materialise import materialise
 from conformance.spec.mistakes import covered, old_name_note
 from conformance.spec.old_names import current_value
 from conformance.spec.texts import counted
-from conformance.verdicts.verdict import is_green
 
 # Decisions about NaN and infinities in the inputs.
 NONFINITE_DECISIONS = ("nonfinite_key", "nonfinite_value", "attended_nonfinite")
@@ -73,24 +73,24 @@ class AcceptedFailures:
         self._declared = declared
         self._seen: dict[tuple[str, str], list[str]] = {}
 
-    def review(self, judged: Judged) -> Mapping[str, Any]:
-        """Return the addition to the record of a cell: `known` if such a deviation alone explains the reply."""
+    def review(self, judged: Judged) -> Reviewed:
+        """Accept a cell if such a deviation alone explains the reply."""
         verdict = judged.judgement
         if verdict is not None and verdict.verdict == "inconclusive":
             self._seen.setdefault(("gets calls for which no useful error bound exists", OF_BOUND), []).append(
                 judged.case
             )
-            return {"known": {"reason": OF_BOUND, "link": "", "entry": "conformance check"}}
+            return Reviewed(LoggedKnown(reason=OF_BOUND, entry="conformance check"))
         if verdict is None or verdict.verdict != "fail" or verdict.explanation is None:
-            return {}
+            return Reviewed()
         explanation = verdict.explanation
         decision, name, sentence = explanation.decision, explanation.name, explanation.sentence
         adds = name.endswith(WHERE_ADDED)
         if decision not in NONFINITE_DECISIONS or self._declared.pins(decision) or not (adds or self._of_framework):
-            return {}
+            return Reviewed()
         reason = OF_ADDING if adds else OF_FRAMEWORK
         self._seen.setdefault((sentence, reason), []).append(judged.case)
-        return {"known": {"reason": reason, "link": LINK, "entry": "conformance check"}}
+        return Reviewed(LoggedKnown(reason=reason, link=LINK, entry="conformance check"))
 
     def notes(self) -> Iterator[str]:
         """Yield a sentence about each accepted deviation."""
@@ -214,16 +214,21 @@ def check(
     for record in case_records(chosen):
         log.append(record)
     alternatives = CoarserProfiles()
+
+    def review(judged: Judged) -> Reviewed:
+        alternatives.count(judged)
+        return begun.review(judged)
+
     session = Session(
         cases=chosen,
         subjects=subjects,
         log=log,
         folder=folder,
-        review=lambda judged: {**alternatives.review(judged), **begun.review(judged)},
+        review=review,
         rerun=lambda key: request.rerun(key[0]),
         suite=lambda: load_cases(chosen[0].operator),
         judge=begun.judge,
-        watch=replace(watch, stop=lambda record: request.stop and not is_green(record)),
+        watch=replace(watch, stop=request.stop),
         closeness=Closeness(reshape=True, left_out=WITHOUT_CONSENSUS),
         accepted_way=begun.accepts,
     )
@@ -251,7 +256,7 @@ def _finished(
         except StopRun:
             stopped = True
     known = Known((), dt.datetime.now(tz=dt.UTC).date())
-    little = too_little(session.records, request.min_judged) if request.is_whole and not stopped else ()
+    little = too_little(session.logged_cells, request.min_judged) if request.is_whole and not stopped else ()
     problems = further_problems(request.is_whole and not stopped)
     decision = decide(session.cells, [*session.missing, *little], problems, known.record(whole=False), stopped=stopped)
     finish(session, decision, clock)
@@ -288,9 +293,9 @@ class _Begun:
     mask: str | None = None
     accepts: Callable[[tuple[str, str]], bool] = lambda _: False
 
-    def review(self, judged: Judged) -> Mapping[str, Any]:
-        """Return the addition to the record of a cell if its deviation is accepted."""
-        return self.unsettled.review(judged) if self.unsettled else {}
+    def review(self, judged: Judged) -> Reviewed:
+        """Return the accepted deviation of a cell, if any."""
+        return self.unsettled.review(judged) if self.unsettled else Reviewed()
 
 
 def _begin_own(request: CheckRequest, folder: Path) -> _Begun:

@@ -50,7 +50,7 @@ def port(arguments: argparse.Namespace) -> int:
         PROBE: profiles(pictured(probed) for probed in probe_run.probed_subjects),
     }
     write_results(probe_run, files, FILE, arguments.json)
-    print_slowest([record for probed in probe_run.probed_subjects for record in probed.records], arguments.durations)
+    print_slowest([cell for probed in probe_run.probed_subjects for cell in probed.cells], arguments.durations)
     print(f"Report: {probe_run.folder / 'index.html'}")
     if arguments.open:
         open_page(probe_run.folder)
@@ -99,4 +99,4 @@ def _first(pattern: str, arguments: argparse.Namespace) -> Subject:
 
 
 def _side(probed: ProbedSubject) -> PortedSubject:
-    return PortedSubject(probed.subject, pictured(probed), probed.records)
+    return PortedSubject(probed.subject, pictured(probed), probed.cells)

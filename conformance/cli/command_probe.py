@@ -19,8 +19,10 @@ from conformance.cli.progress import Progress, open_page, print_slowest
 from conformance.diagnosis.behaviour_profile import BehaviourProfile, Probe, behaviour_profile
 from conformance.disk import write_asked, write_whole
 from conformance.engine.adapters import Subject
-from conformance.engine.job import Limits, RunListener
+from conformance.engine.cell_records import RunListener
+from conformance.engine.job import Limits
 from conformance.engine.judging import Judge, Judged
+from conformance.engine.logged_cell import LoggedCell, Reviewed
 from conformance.engine.pool import Pool
 from conformance.engine.second_look import Closeness
 from conformance.engine.session import Session
@@ -28,6 +30,7 @@ from conformance.gate.decision import Decision, decide
 from conformance.gate.run_ending import Clock, ending, finish
 from conformance.report import write_reports
 from conformance.report.probe_report import FILE, Pictured, markdown, record, table
+from conformance.verdicts.verdict import LOST
 
 # The tag of the cases that a probe asks.
 TAG = "probe"
@@ -39,7 +42,7 @@ class ProbedSubject:
 
     subject: Subject
     behaviour: BehaviourProfile
-    records: tuple[Mapping[str, Any], ...]
+    cells: tuple[LoggedCell, ...]
 
     @property
     def undocumented(self) -> frozenset[str]:
@@ -79,11 +82,12 @@ def run_probe(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequ
     probes: dict[str, list[Probe]] = {subject.name: [] for subject in offer.subjects}
     by_name = {subject.name: subject for subject in offer.subjects}
 
-    def review(judged: Judged) -> Mapping[str, Any]:
-        record = known.review(judged)
-        if (probe := _probe(judged, by_name[judged.subject], accepted="known" in record)) is not None:
+    def review(judged: Judged) -> Reviewed:
+        reviewed = known.review(judged)
+        probe = _probe(judged, by_name[judged.subject], accepted=reviewed.known is not None)
+        if probe is not None:
             probes[judged.subject].append(probe)
-        return record
+        return reviewed
 
     limits = Limits(start=arguments.start_timeout, first=arguments.timeout, call=arguments.timeout)
     plans = plans_for(offer, arguments)
@@ -117,7 +121,7 @@ def run_probe(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequ
             not_working=session.not_working,
         )
         footer = finish(session, decision, clock)
-        probed_subjects = tuple(_probed_subjects(offer.subjects, probes, tuple(session.records)))
+        probed_subjects = tuple(_probed_subjects(offer.subjects, probes, tuple(session.logged_cells)))
         return ProbeRun(probed_subjects, Decision.recorded(footer), opened.folder, offer, resources.pop_all())
 
 
@@ -171,11 +175,11 @@ def _probe(judged: Judged, subject: Subject, *, accepted: bool) -> Probe | None:
 
 
 def _probed_subjects(
-    subjects: Iterable[Subject], probes: Mapping[str, Sequence[Probe]], records: Sequence[Mapping[str, Any]]
+    subjects: Iterable[Subject], probes: Mapping[str, Sequence[Probe]], cells: Sequence[LoggedCell]
 ) -> Iterable[ProbedSubject]:
     for subject in subjects:
-        cells = tuple(record for record in records if record["subject"] == subject.name)
-        yield ProbedSubject(subject, behaviour_profile(probes[subject.name]), cells)
+        own = tuple(cell for cell in cells if cell.subject == subject.name)
+        yield ProbedSubject(subject, behaviour_profile(probes[subject.name]), own)
 
 
 def probe(arguments: argparse.Namespace) -> int:
@@ -190,7 +194,7 @@ def probe(arguments: argparse.Namespace) -> int:
         print(sentence)
     files = {"probe.md": "\n".join(markdown(pictures)) + "\n", FILE: profiles(pictures)}
     write_results(probe_run, files, FILE, arguments.json)
-    print_slowest([record for probed in probe_run.probed_subjects for record in probed.records], arguments.durations)
+    print_slowest([cell for probed in probe_run.probed_subjects for cell in probed.cells], arguments.durations)
     print(f"Report: {probe_run.folder / 'probe.md'}")
     if arguments.open:
         open_page(probe_run.folder)
@@ -205,6 +209,6 @@ def profiles(pictures: Iterable[Pictured]) -> str:
 def pictured(probed: ProbedSubject) -> Pictured:
     """Return what the report shows about a subject."""
     name = probed.subject.name
-    broken = tuple(r["case"] for r in probed.records if r["verdict"] in ("error", "crash", "timeout"))
-    rerun = {r["case"]: r["rerun"] for r in probed.records if "rerun" in r}
-    return Pictured(name, probed.behaviour, probed.undocumented, broken, rerun, len(probed.records))
+    broken = tuple(cell.case for cell in probed.cells if cell.verdict in LOST)
+    rerun = {cell.case: cell.rerun for cell in probed.cells if cell.rerun}
+    return Pictured(name, probed.behaviour, probed.undocumented, broken, rerun, len(probed.cells))

@@ -17,7 +17,7 @@ import numpy as np
 from conformance.bounds.bound import Bound
 from conformance.bounds.outputs import UnderivedBound
 from conformance.bridge.loading import sources
-from conformance.bridge.messages import Request, read_declaration, request_message
+from conformance.bridge.messages import Request, request_message
 from conformance.bridge.profile import Profile
 from conformance.bridge.reproducing import CALL, EXPECTED, TOLERANCE, VARIANCE
 from conformance.bridge.strict_json import plain_data
@@ -28,8 +28,9 @@ from conformance.cli.provisioning import named_subjects, patterns_of
 from conformance.engine.adapters import Subject, adapter_file
 from conformance.engine.cells import Cell, make_cell
 from conformance.engine.judging import Judge
+from conformance.engine.logged_cell import LoggedCell
 from conformance.engine.process import copy_bridge
-from conformance.engine.records import Header, LoggedCell, Worker
+from conformance.engine.records import Header, Worker
 from conformance.engine.run_folder import Run, load_run
 from conformance.engine.runlog import RunLogError
 from conformance.engine.worker_plan import harmless
@@ -260,7 +261,7 @@ def _declared(cell: Cell, found: LoggedCell) -> tuple[Expectation, Profile] | No
     if found.declared is None or cell.case.mistake is not None:
         return None
     try:
-        declaration = read_declaration(found.declared)
+        declaration = found.declared.declaration()
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"the run log has an invalid declaration of this cell: {printable(str(error))}") from None
     try:

@@ -25,8 +25,10 @@ from conformance.cli.output_folder import Opened, has_ended, open_folder
 from conformance.cli.progress import Progress, open_page, print_slowest
 from conformance.disk import write_asked
 from conformance.engine.adapters import adapter_file
-from conformance.engine.job import Limits, RunListener, StopRun
+from conformance.engine.cell_records import RunListener
+from conformance.engine.job import Limits, StopRun
 from conformance.engine.judging import Judge
+from conformance.engine.logged_cell import LoggedCell
 from conformance.engine.pool import Pool
 from conformance.engine.records import Key
 from conformance.engine.reply_cache import ReplyCache, WorkerResults
@@ -42,7 +44,6 @@ from conformance.report.annotations import run_annotations
 from conformance.report.junit import junit_xml
 from conformance.spec.case import Case
 from conformance.spec.texts import harmless
-from conformance.verdicts.verdict import is_green
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -91,7 +92,7 @@ def _begin(
     """
     for cell in opened.done.values():
         try:
-            known.restore(opened.log.read(cell.start))
+            known.restore(LoggedCell.model_validate(opened.log.read(cell.start)))
         except KeyError as error:
             raise UsageError(
                 f"cannot resume: {error} is not in the lists of known deviations any more: give the lists that the run "
@@ -235,7 +236,7 @@ def _judge(session: Session, pool: Pool, progress: Progress, arguments: argparse
     session.watch = RunListener(
         cell=progress.cell,
         worker=progress.worker,
-        stop=lambda record: arguments.stop and not is_green(record),
+        stop=arguments.stop,
     )
     try:
         session.run(pool)
@@ -250,7 +251,7 @@ def _reported(decision: Decision, session: Session, arguments: argparse.Namespac
     judged = write_reports(folder)
     if arguments.junit is not None:
         write_asked(arguments.junit, junit_xml(judged))
-    print_slowest(session.records, arguments.durations)
+    print_slowest(session.logged_cells, arguments.durations)
     print_summary(judged, sys.stdout, brief=arguments.level == QUIET)
     if arguments.open:
         open_page(folder)

@@ -14,7 +14,7 @@ from conformance.cli.command_check import calling_of
 from conformance.cli.output_folder import new_folder, point_latest
 from conformance.cli.progress import Progress, open_page, print_slowest
 from conformance.disk import write_asked
-from conformance.engine.job import RunListener
+from conformance.engine.cell_records import RunListener
 from conformance.gate.decision import CONFORMS, INCOMPLETE, REJECTED
 from conformance.report import print_summary
 from conformance.report.annotations import run_annotations
@@ -121,7 +121,7 @@ def check(arguments: argparse.Namespace) -> int:
     for line in checked.lines():
         print(line)
     print()
-    print_slowest(map(checked.run.cells.record, checked.run.judged), arguments.durations)
+    print_slowest(checked.run.cells.values(), arguments.durations)
     print_summary(checked.run, sys.stdout, with_findings=False, brief=arguments.level == QUIET)
     if arguments.open:
         open_page(checked.run.folder)

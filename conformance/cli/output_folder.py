@@ -14,7 +14,8 @@ from typing import Any
 from conformance.cli.argument_parser import FULL, EnvironmentFault, UsageError, resumable, sentence
 from conformance.cli.offer import Offer
 from conformance.disk import identity
-from conformance.engine.records import JudgedCell, Key
+from conformance.engine.logged_cell import JudgedCell
+from conformance.engine.records import Key
 from conformance.engine.run_folder import graver_cells
 from conformance.engine.run_header import case_records, header
 from conformance.engine.runlog import (

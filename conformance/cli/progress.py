@@ -3,18 +3,18 @@
 import sys
 import time
 import webbrowser
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
 from conformance.cli.argument_parser import PLAIN, QUIET, VERBOSE
 from conformance.engine.job import Started
+from conformance.engine.logged_cell import LoggedCell
 from conformance.report.terminal import plain_console
 from conformance.spec.texts import counted, harmless
-from conformance.verdicts.verdict import is_green
 
 # Minimum number of seconds between two progress lines if stderr is not a terminal.
 EVERY = 10.0
@@ -58,15 +58,15 @@ class Progress:
         else:
             self._say(f"{started.plan.name}: {started.reason}")
 
-    def cell(self, record: dict[str, Any]) -> None:
+    def cell(self, cell: LoggedCell) -> None:
         """Count one cell."""
         self._cells += 1
-        red = not is_green(record)
+        red = not cell.green
         self._red += red
-        if self._first is None and record["verdict"] != "unsupported":
+        if self._first is None and cell.verdict != "unsupported":
             self._first = time.monotonic()
         if self._level == VERBOSE or (red and self._name_red):
-            self._say(f"{record['verdict']}: {record['case']} on {record['subject']}{_took(record, self._level)}")
+            self._say(f"{cell.verdict}: {cell.case} on {cell.subject}{_took(cell, self._level)}")
         self._bar.update(
             self._task, completed=self._cells, description=f"judging, {self._red} rejected", left=self.left
         )
@@ -111,20 +111,16 @@ def _duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"  # noqa: PLR2004 - the same for hours
 
 
-def _took(record: dict[str, Any], level: int) -> str:
-    seconds = record.get("seconds", {}).get("call")
+def _took(cell: LoggedCell, level: int) -> str:
+    seconds = cell.seconds.get("call")
     return f", {seconds:.3f} s" if level == VERBOSE and seconds is not None else ""
 
 
-def print_slowest(records: Iterable[Mapping[str, Any]], number: int | None) -> None:
+def print_slowest(cells: Iterable[LoggedCell], number: int | None) -> None:
     """Print the slowest calls: all of them if the number is 0, nothing if it is None."""
     if number is None:
         return
-    took = [
-        (record["seconds"]["call"], f"{record['case']} on {record['subject']}")
-        for record in records
-        if "call" in record.get("seconds", {})
-    ]
+    took = [(cell.seconds["call"], f"{cell.case} on {cell.subject}") for cell in cells if "call" in cell.seconds]
     took.sort(key=lambda each: each[0], reverse=True)
     shown = took[: number or None]
     print(f"The slowest {counted(len(shown), 'call')} of {len(took):,}:")

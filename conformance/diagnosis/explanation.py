@@ -61,17 +61,6 @@ class Explanation:
         """The decision and the way in which it was taken."""
         return way_of(self.decision, self.name)
 
-    def record(self) -> dict[str, object]:
-        """The record for the run log."""
-        return {
-            "decision": self.decision,
-            "name": self.name,
-            "declared": self.declared,
-            "sentence": self.sentence,
-            "remedy": self.remedy,
-            "budget": self.budget,
-        }
-
 
 def way_of(decision: str, name: str) -> Way:
     """The way for a decision and a name; the decision's own canonical name becomes `canonical`."""

@@ -1,30 +1,39 @@
-"""The records of judged cells: from an outcome to a record in the log and in memory, and back to evidence."""
+"""From an outcome to the record of a judged cell in the log and in memory, and from a record back to evidence."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from conformance.bridge.messages import read_declaration
 from conformance.bridge.tensor import Tensor
 from conformance.diagnosis.evidence import Evidence
 from conformance.diagnosis.explanation import Way, way_of
 from conformance.disk import write_whole
-from conformance.engine.cells import Cell
+from conformance.engine.cells import Cell, call_digest, outputs_digest
 from conformance.engine.diagnosing import OF_CHANGED_CALLS, SubjectDiagnosis
 from conformance.engine.environments import Machine
-from conformance.engine.job import Outcome, RunListener, Started, StopRun
-from conformance.engine.judging import Judge, Judged, judged_outcome, judgement_record, outcome_record, packed
-from conformance.engine.pending import Accepts, PendingCell
-from conformance.engine.records import JudgedCell, Key
+from conformance.engine.job import Outcome, Started, StopRun
+from conformance.engine.judging import Judge, Judged, judge_digest, judged_outcome, packed
+from conformance.engine.logged_cell import (
+    Failure,
+    JudgedCell,
+    LoggedCell,
+    LoggedDeclaration,
+    LoggedDeviation,
+    LoggedExplanation,
+    LoggedMask,
+    LoggedOutput,
+    Reviewed,
+)
+from conformance.engine.pending import Accepts, PendingCell, SecondLookResult
+from conformance.engine.records import Key
 from conformance.engine.runlog import Record, RunLog
 from conformance.spec.materialise import materialise, problem_digest
 from conformance.spec.rounding import to_tensor
 from conformance.verdicts.compare import NON_REPRODUCIBLE
-from conformance.verdicts.verdict import CONFORMING, is_green
+from conformance.verdicts.verdict import CONFORMING, GRAVITY
 
 
 @dataclass
@@ -33,7 +42,7 @@ class Ledger:
     The log of a run, and the records that were written to it.
 
     folder: the run folder. rerun: returns the command that reruns one cell. tensors: number of tensor files.
-    cells: what is kept of cells, in the order of verdicts; `read` returns whole records. diagnoses: of subjects.
+    cells: what is kept of cells, in the order of verdicts; `read` returns them whole. diagnoses: of subjects.
     """
 
     log: RunLog
@@ -43,26 +52,28 @@ class Ledger:
     cells: list[JudgedCell] = field(default_factory=list)
     diagnoses: list[Record] = field(default_factory=list)
 
-    def write_cell(self, key: Key, about: Mapping[str, Any], archive: bytes = b"") -> Record:
+    def write_cell(self, cell: LoggedCell, archive: bytes = b"") -> LoggedCell:
         """
-        Log a cell, and return the record as it was logged.
+        Log a cell, and return it with the name of its tensors and, unless it passed, the command that reruns it.
 
-        key: case id and subject name. archive: its tensors (npz), or nothing.
+        archive: its tensors (npz), or nothing.
         """
-        record: Record = {"type": "cell", "case": key[0], "subject": key[1], **about}
-        if archive:
-            record["tensors"] = self._write_tensors(archive)
-        if record["verdict"] != "pass":
-            record["rerun"] = self.rerun(key)
-        record = self.log.append(record)
-        self.cells.append(JudgedCell.of(record, self.log.start))
-        return record
+        tensors = {"tensors": self._write_tensors(archive)} if archive else {}
+        rerun = {"rerun": self.rerun(cell.key)} if cell.verdict != "pass" else {}
+        whole = cell.model_copy(update={**tensors, **rerun})
+        self.log.append(whole.record())
+        self.cells.append(JudgedCell.of(whole, self.log.start))
+        return whole
 
-    def read(self, cells: Iterable[JudgedCell]) -> Iterator[Record]:
-        """The whole records of some cells, each read from the log when it is taken."""
-        return (self.log.read(cell.start) for cell in cells)
+    def read(self, cells: Iterable[JudgedCell]) -> Iterator[LoggedCell]:
+        """Some cells as they are in the log; each is read when it is taken."""
+        return (self.read_cell(cell) for cell in cells)
 
-    def write_diagnosis(self, record: Mapping[str, Any]) -> None:
+    def read_cell(self, cell: JudgedCell) -> LoggedCell:
+        """A cell as it is in the log."""
+        return LoggedCell.model_validate(self.log.read(cell.start))
+
+    def write_diagnosis(self, record: Record) -> None:
         """Log the diagnosis of a subject."""
         self.diagnoses.append(self.log.append(record))
 
@@ -76,53 +87,141 @@ class Ledger:
         return name
 
 
-def recalled(cell: Cell, record: Mapping[str, Any], judge: Judge, folder: Path) -> Evidence | None:
+def recalled(cell: Cell, logged: LoggedCell, judge: Judge, folder: Path) -> Evidence | None:
     """
     The evidence in the record of a cell, or None if it says nothing about the numbers.
 
     folder: the run folder, which holds the reply of a failing cell.
     """
-    klass = record.get("class")
-    conforms = record["verdict"] in CONFORMING or klass == OF_CHANGED_CALLS
+    conforms = logged.verdict in CONFORMING or logged.fail_class == OF_CHANGED_CALLS
     if (
-        "known" in record
-        or klass in NON_REPRODUCIBLE
+        logged.known is not None
+        or logged.fail_class in NON_REPRODUCIBLE
+        or logged.declared is None
         or cell.case.mistake is not None
-        or not (conforms or record["verdict"] == "fail")
+        or not (conforms or logged.verdict == "fail")
     ):
         return None
-    declaration = read_declaration(record["declared"])
+    declaration = logged.declared.declaration()
     evidence = Evidence(
         cell.case.id, cell.call.facts, cell.route.problem, judge.declared(cell, declaration), declaration.profile
     )
     if conforms:
         return evidence
-    return evidence.failing(_reply(record, folder), _recorded_ways(record))
+    return evidence.failing(_reply(logged, folder), _recorded_ways(logged))
 
 
-def _reply(record: Mapping[str, Any], folder: Path) -> dict[str, Tensor]:
+def _reply(logged: LoggedCell, folder: Path) -> dict[str, Tensor]:
     """The reply in its original dtypes."""
-    with np.load(folder / record["tensors"]) as arrays:
-        return {
-            each["output"]: to_tensor(arrays[f"{each['output']}.actual"], each["dtype"]) for each in record["outputs"]
-        }
+    with np.load(folder / logged.tensors) as arrays:
+        return {each.output: to_tensor(arrays[f"{each.output}.actual"], each.dtype) for each in logged.outputs}
 
 
-def _recorded_ways(record: Mapping[str, Any]) -> tuple[Way, ...]:
-    if "explanation" not in record:
+def _recorded_ways(logged: LoggedCell) -> tuple[Way, ...]:
+    if logged.explanation is None:
         return ()
-    said = record["explanation"]
-    ties = (key.rpartition("=") for key in record["ties"])
-    return (way_of(said["decision"], said["name"]), *(way_of(decision, name) for decision, _, name in ties))
+    ties = (key.rpartition("=") for key in logged.ties)
+    said = logged.explanation
+    return (way_of(said.decision, said.name), *(way_of(decision, name) for decision, _, name in ties))
 
 
-# Told of a judged cell; what it returns is added to the record (`known`, `covered_by`).
-Review = Callable[[Judged], Mapping[str, Any]]
+def logged_cell(pending: PendingCell, found: SecondLookResult) -> LoggedCell:
+    """
+    The record of a cell, but for the name of its tensors and the command that reruns it.
+
+    found: the verdict that counts, and what the second look found. Of a call that the adapter declined, the record has
+    no declaration, no evidence and no digests.
+    """
+    cell, outcome, judged = pending.cell, pending.outcome, found.judged
+    judgement, asked = judged.judgement, outcome.status != "unsupported"
+    explanation = judged.explanation
+    return LoggedCell(
+        case=cell.case.id,
+        subject=cell.subject.name,
+        verdict=GRAVITY[GRAVITY.index(judged.verdict)],
+        fail_class=judged.fail_class,
+        budget=judgement.budget if judgement is not None else None,
+        reason=judged.message,
+        outputs=tuple(_outputs(judged)),
+        explanation=(
+            LoggedExplanation.model_validate(explanation, from_attributes=True) if explanation is not None else None
+        ),
+        ties=tuple(f"{tie.decision}={tie.name}" for tie in judgement.ties) if judgement is not None else (),
+        route=tuple(LoggedMask(**mask) for mask in cell.route.record()),
+        dropped_outputs=cell.dropped if asked else (),
+        declared=_declared(cell, outcome) if asked else None,
+        differs_from_canonical=judgement.differs if judgement is not None else None,
+        mistake=cell.case.mistake if asked else None,
+        searched=judgement is None or judgement.searched,
+        uncalibrated=judgement is not None and judgement.uncalibrated,
+        known=pending.reviewed.known,
+        covered_by=pending.reviewed.covered_by,
+        evidence=outcome.evidence if asked else {},
+        seconds={**outcome.seconds, "judge": pending.seconds},
+        compiles=pending.compiles,
+        cached=outcome.cached,
+        digests=_digests(cell, outcome) if asked else {},
+        error=Failure.model_validate(outcome.error) if asked and outcome.error is not None else None,
+        repeats=found.repeats,
+        invariants=found.invariants,
+        pattern=found.pattern,
+    )
 
 
-def accepts_nothing(_: Judged) -> Mapping[str, Any]:
+def _outputs(judged: Judged) -> Iterator[LoggedOutput]:
+    """The comparison of each output."""
+    for each in judged.judgement.outputs if judged.judgement is not None else ():
+        dtype = judged.actual[each.output].dtype
+        about = {"output": each.output, "verdict": each.verdict, "budget": each.budget, "message": each.message}
+        yield LoggedOutput(**about, dtype=dtype, **each.numbers)  # type: ignore[arg-type]  # pydantic checks it
+
+
+def _declared(cell: Cell, outcome: Outcome) -> LoggedDeclaration | None:
+    """What was declared for a call: the adapter's dialect, the documented reading of verbatim masks, the profile."""
+    declaration = outcome.declaration
+    if declaration is None:
+        return None
+    where = f"SLOTS of {cell.subject.adapter.path.name}"
+    taken = [(each.decision, each.name, each.source) for each in declaration.dialect]
+    taken += [(decision, name, where) for decision, name in cell.route.dialect.items()]
+    return LoggedDeclaration(
+        profile=declaration.profile.record(),
+        dialect=tuple(LoggedDeviation(decision=decision, name=name, source=source) for decision, name, source in taken),
+        evidence=declaration.evidence,
+    )
+
+
+def _digests(cell: Cell, outcome: Outcome) -> dict[str, str]:
+    digests = {
+        "problem": problem_digest(materialise(cell.case)),
+        "call": call_digest(cell.call),
+        "adapter": cell.subject.adapter.digest,
+        "judge": judge_digest(),
+    }
+    return digests | ({"outputs": outputs_digest(outcome.outputs)} if outcome.outputs else {})
+
+
+# Called with a judged cell: what the list of known deviations says of it.
+Review = Callable[[Judged], Reviewed]
+
+
+def accepts_nothing(_: Judged) -> None:
     """Without a list of known deviations."""
-    return {}
+
+
+@dataclass(frozen=True)
+class RunListener:
+    """
+    What a session calls while it runs.
+
+    cell: called with every cell. worker: called with every worker that is ready or given up. total: called once with
+    the number of cells, before the first. stop: whether a rejected cell ends the run.
+    """
+
+    cell: Callable[[LoggedCell], None] = lambda _: None
+    worker: Callable[[Started], None] = lambda _: None
+    total: Callable[[int], None] = lambda _: None
+    stop: bool = False
 
 
 @dataclass
@@ -160,48 +259,46 @@ class VerdictWriter:
         judged = judged_outcome(self.judge, cell, outcome, self._versions.get(cell.subject.name, {}), doubt)
         judged = replace(judged, machine=self._machines.get(cell.subject.name, judged.machine))
         reviewed = self.review(judged)
-        judged = self.judge.explained(judged, reviewed.get("known"))
-        about = outcome_record(cell, outcome, problem_digest(materialise(cell.case)))
-        record = about | {"verdict": judged.verdict} | judgement_record(judged)
-        if judged.message:
-            record["reason"] = judged.message
-        record |= reviewed
-        record["seconds"] = {**outcome.seconds, "judge": time.thread_time() - started}
-        record["compiles"] = compiles
-        if outcome.cached:
-            record["cached"] = True
-        return PendingCell(cell, outcome, judged, record, materialise(cell.case), not is_green(record))
+        judged = self.judge.explained(judged, reviewed.known)
+        seconds = time.thread_time() - started
+        return PendingCell(cell, outcome, judged, reviewed, materialise(cell.case), compiles, seconds)
 
     def waits(self, pending: PendingCell) -> bool:
         """Whether a cell gets a second look; one that ends the run does not."""
         if pending.red:
-            return not self.watch.stop(pending.record)
+            return not self.watch.stop
         passing = pending.judged.verdict in CONFORMING
         return passing and pending.cell.subject.counted and pending.cell.case.id in self.subset
 
     def write_at_once(self, pending: PendingCell) -> None:
         """Write a cell that gets no second look."""
-        self.diagnosing.add(pending.judged, pending.record)
-        self.write(pending.cell.key, pending.record, packed(pending.judged.arrays))
+        found = SecondLookResult(pending.judged, pending.judged.arrays)
+        self._diagnose(pending, found.judged)
+        self.write(logged_cell(pending, found), packed(found.arrays))
 
     def settle(self, pending: PendingCell) -> None:
         """Write a cell with what its second look found."""
         started = time.thread_time()
-        record, arrays = pending.settle(self.judge, self.accepts)
-        record["seconds"]["judge"] += time.thread_time() - started
+        found = pending.settle(self.judge, self.accepts)
+        pending.seconds += time.thread_time() - started
         for judged in (pending.judged, pending.changed):
             if judged is not None:
-                self.diagnosing.add(judged, record, non_reproducible=pending.is_non_reproducible)
-        self.write(pending.cell.key, record, packed(arrays))
+                self._diagnose(pending, judged)
+        self.write(logged_cell(pending, found), packed(found.arrays))
 
-    def write(self, key: Key, about: Mapping[str, Any], archive: bytes = b"") -> None:
+    def _diagnose(self, pending: PendingCell, judged: Judged) -> None:
+        """Keep a verdict for the diagnosis of its subject."""
+        known = pending.reviewed.known is not None
+        self.diagnosing.add(judged, known=known, non_reproducible=pending.is_non_reproducible)
+
+    def write(self, cell: LoggedCell, archive: bytes = b"") -> None:
         """
         Write one record.
 
         Raises:
             StopRun: the run ends with this cell.
         """
-        record = self.ledger.write_cell(key, about, archive)
-        self.watch.cell(record)
-        if self.watch.stop(record):
-            raise StopRun(key[1])
+        whole = self.ledger.write_cell(cell, archive)
+        self.watch.cell(whole)
+        if self.watch.stop and not whole.green:
+            raise StopRun(whole.subject)

@@ -7,16 +7,16 @@ call of a subject ends in an error, plainer calls are made before the subject is
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 from math import prod
-from typing import Any
 
 from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, call_digest, make_cell
 from conformance.engine.job import Outcome, Status
+from conformance.engine.logged_cell import LoggedCell
 from conformance.engine.second_look import Question
 from conformance.spec.case import Case, asked
 from conformance.spec.materialise import materialise
@@ -122,11 +122,10 @@ class Controls:
             self._counts_of(cell.subject.name).count(outcome.status, outcome.reason)
             self._outcomes.setdefault(_call_of(cell), _without_numbers(outcome.status, outcome.reason))
 
-    def recall(self, record: Mapping[str, Any]) -> None:
+    def recall(self, cell: LoggedCell) -> None:
         """Record a cell from before the run was interrupted."""
-        verdict = record["verdict"]
-        if "mistake" not in record and verdict != "unsupported":
-            self._counts_of(record["subject"]).count(verdict if verdict in LOST else "reply", record.get("reason", ""))
+        if cell.mistake is None and cell.verdict != "unsupported":
+            self._counts_of(cell.subject).count(cell.verdict if cell.verdict in LOST else "reply", cell.reason)
 
     def _counts_of(self, subject: str) -> CallCounts:
         return self._counts.setdefault(self._forms[subject].name, CallCounts())

@@ -13,7 +13,7 @@ from conformance.diagnosis.evidence import Evidence, Shared
 from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, make_cell
 from conformance.engine.judging import Judged
-from conformance.engine.records import JudgedCell
+from conformance.engine.logged_cell import JudgedCell
 from conformance.engine.runlog import Record
 from conformance.spec.case import Case
 from conformance.spec.materialise import materialise
@@ -65,17 +65,18 @@ class SubjectDiagnosis:
         self._lost: dict[str, list[Judged]] = {}
         self._answered: dict[str, list[AnsweredCall | Judged]] = {}
 
-    def add(self, judged: Judged, record: Mapping[str, Any], *, non_reproducible: bool = False) -> None:
+    def add(self, judged: Judged, *, known: bool, non_reproducible: bool) -> None:
         """
         Keep a cell that fails and is not accepted; and of an exception, the call that raised it.
 
-        non_reproducible: it had another reply each time: no cause is searched for it.
+        known: a known deviation accepts the cell. non_reproducible: it had another reply each time: no cause is
+        searched for it.
         """
         self._asked.setdefault(judged.subject, set()).add(judged.case)
-        if judged.declared is None and judged.verdict in LOST and "known" not in record:
+        if judged.declared is None and judged.verdict in LOST and not known:
             self._lost.setdefault(judged.subject, []).append(judged)
         evidence = _evidence(judged)
-        if evidence is None or "known" in record or (evidence.actual is None and not non_reproducible):
+        if evidence is None or known or (evidence.actual is None and not non_reproducible):
             return
         kept = evidence.sharing(self._shared)
         (self._non_reproducible if non_reproducible else self._seen).setdefault(judged.subject, []).append(kept)

@@ -1,13 +1,12 @@
-"""What a run asks of its workers, what comes back, and who watches it."""
+"""What a run asks of its workers, and what comes back."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from conformance.bridge.contract import Call, Declaration
 from conformance.bridge.messages import Answer
 from conformance.bridge.tensor import Tensor
-from conformance.engine.runlog import Record
 from conformance.engine.worker_plan import WorkerPlan, settings
 
 Status = Literal["reply", "unsupported", "error", "crash", "timeout", "not_run"]
@@ -147,18 +146,3 @@ class Report:
 
 class StopRun(Exception):  # noqa: N818 - asked for with -x, not an error
     """A rejected cell ends the run."""
-
-
-@dataclass(frozen=True)
-class RunListener:
-    """
-    What a session calls while it runs.
-
-    cell: called with every record. worker: called with every worker that is ready or given up. stop: returns whether a
-    record ends the run. total: called once with the number of cells, before the first.
-    """
-
-    cell: Callable[[Record], None] = lambda _: None
-    worker: Callable[[Started], None] = lambda _: None
-    stop: Callable[[Record], bool] = lambda _: False
-    total: Callable[[int], None] = lambda _: None

@@ -1,4 +1,4 @@
-"""Judging outcomes: the verdict of one cell, expectations that subjects share, and the record for the run log."""
+"""Judging outcomes: the verdict of one cell, and expectations that subjects share."""
 
 import hashlib
 import platform
@@ -13,18 +13,17 @@ import numpy as np
 
 from conformance.bounds.outputs import UnderivedBound
 from conformance.bridge.contract import Declaration, Facts
-from conformance.bridge.messages import declaration_record
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.deviations.catalogue import concerned
 from conformance.deviations.deviation import Dialect, Reply
-from conformance.diagnosis.explanation import Likely, way_of
+from conformance.diagnosis.explanation import Explanation, Likely, way_of
 from conformance.diagnosis.judgement import Judgement, explained, judge_against, needs_explanation
 from conformance.diagnosis.suspect import OF_OTHER_BOUND, Suspect
-from conformance.engine.cells import Cell, call_digest, outputs_digest
+from conformance.engine.cells import Cell
 from conformance.engine.environments import Machine
 from conformance.engine.job import Outcome
-from conformance.engine.runlog import Record
+from conformance.engine.logged_cell import LoggedKnown
 from conformance.spec import refusals
 from conformance.spec.old_names import current_value
 from conformance.spec.problem import Array, Problem
@@ -61,8 +60,8 @@ class Judged:
     """
     A verdict with what led to it, for the gate and the run log.
 
-    message: the reason in words, or what an exception said. klass: of a fail that is not about numbers. arrays:
-    expected, actual and tolerance by output, of cells that did not simply pass.
+    message: the reason in words, or what an exception said. klass: of a fail that is not about the numbers of this
+    call. arrays: expected, actual and tolerance by output, of cells that did not simply pass.
     """
 
     case: str
@@ -79,6 +78,16 @@ class Judged:
     klass: str = ""
     platform: str = field(default_factory=lambda: f"{platform.system()}-{platform.machine()}")
     machine: Machine = field(default_factory=Machine)
+
+    @property
+    def fail_class(self) -> str:
+        """The class of a fail, see `verdict.CLASSES`; "" of another verdict."""
+        return self.klass or (self.judgement.klass if self.judgement is not None else None) or ""
+
+    @property
+    def explanation(self) -> Explanation | None:
+        """The single deviation that explains a failing reply, if any."""
+        return self.judgement.explanation if self.judgement is not None else None
 
     @property
     def arrays(self) -> dict[str, Array]:
@@ -178,18 +187,18 @@ class Judge:
         late = self._known_first and not needs_explanation(found, problem, judged.facts.device)
         return judged if late else self.explained(judged)
 
-    def explained(self, judged: Judged, known: Mapping[str, Any] | None = None) -> Judged:
+    def explained(self, judged: Judged, known: LoggedKnown | None = None) -> Judged:
         """
         A failing reply with the single deviations that explain it.
 
-        known: the record of the known deviation that accepts the reply. Then only its own decisions are tried.
+        known: the known deviation that accepts the reply. Then only its own decisions are tried.
         """
         found, profile = judged.judgement, judged.profile
         if found is None or profile is None or found.verdict != "fail" or found.explanation is not None:
             return judged
         likely = self._likely.setdefault(judged.subject, Likely())
         if known is not None:
-            parts = (each.rpartition("=") for each in known.get("decisions", ()))
+            parts = (each.rpartition("=") for each in known.decisions)
             ways = [way_of(decision, name) for decision, _, name in parts]
             # That a causal argument is ignored is reported as `causal_mask`, whichever argument carries it.
             ways += [("causal_mask", name) for decision, name in ways if decision.startswith("use[")]
@@ -220,48 +229,6 @@ def _question(problem: Problem, dialect: Dialect, profile: Profile) -> tuple[Any
         (operand.slot if by_slot else "", operand.element, operand.kinds) for operand in problem.mask_operands
     )
     return (masks, problem.outputs, tuple(sorted(dialect.items())), profile)
-
-
-def judgement_record(judged: Judged) -> dict[str, Any]:
-    """What a judgement adds to the record of a cell; keys that do not apply are absent."""
-    found = judged.judgement
-    if found is None:
-        return {"class": judged.klass} if judged.klass else {}
-    record: dict[str, Any] = {
-        "budget": found.budget,
-        "outputs": [
-            {
-                "output": each.output,
-                "verdict": each.verdict,
-                "budget": each.budget,
-                "message": each.message,
-                "dtype": judged.actual[each.output].dtype,
-                **each.numbers,
-            }
-            for each in found.outputs
-        ],
-        "differs_from_canonical": found.differs,
-    }
-    if found.klass is not None:
-        record["class"] = found.klass
-    if found.explanation is not None:
-        record["explanation"] = found.explanation.record()
-        record["ties"] = [f"{tie.decision}={tie.name}" for tie in found.ties]
-    if not found.searched:
-        record["searched"] = False
-    if found.uncalibrated:
-        record["uncalibrated"] = True
-    return record
-
-
-def declared_record(cell: Cell, declaration: Declaration) -> dict[str, Any]:
-    """What was declared for a call: the adapter's dialect, the documented reading of verbatim masks, the profile."""
-    record = declaration_record(declaration)
-    where = f"SLOTS of {cell.subject.adapter.path.name}"
-    record["dialect"] += [
-        {"decision": decision, "name": name, "source": where} for decision, name in cell.route.dialect.items()
-    ]
-    return record
 
 
 @cache
@@ -333,35 +300,3 @@ def refusal(mistake: refusals.Name, outcome: Outcome, doubt: str) -> dict[str, A
     if doubt:
         return {"verdict": "inconclusive", "message": f"refused, but {doubt}"}
     return {"verdict": "pass", "message": f"refused, as it must be: {outcome.reason}"}
-
-
-def outcome_record(cell: Cell, outcome: Outcome, problem: str) -> Record:
-    """
-    What a record says whatever the verdict: route, declaration, evidence, exception, digests.
-
-    problem: the digest of the case's problem. Of a call that the adapter declined there is only the route.
-    """
-    if outcome.status == "unsupported":
-        return {"route": cell.route.record()}
-    record: Record = {"route": cell.route.record(), "digests": _digests(cell, outcome, problem)}
-    if cell.dropped:
-        record["dropped_outputs"] = list(cell.dropped)
-    if outcome.declaration is not None:
-        record["declared"] = declared_record(cell, outcome.declaration)
-    if outcome.evidence:
-        record["evidence"] = dict(outcome.evidence)
-    if cell.case.mistake is not None:
-        record["mistake"] = cell.case.mistake
-    if outcome.error is not None:
-        record["error"] = dict(outcome.error)
-    return record
-
-
-def _digests(cell: Cell, outcome: Outcome, problem: str) -> dict[str, str]:
-    digests = {
-        "problem": problem,
-        "call": call_digest(cell.call),
-        "adapter": cell.subject.adapter.digest,
-        "judge": judge_digest(),
-    }
-    return digests | ({"outputs": outputs_digest(outcome.outputs)} if outcome.outputs else {})

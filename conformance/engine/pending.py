@@ -1,9 +1,8 @@
-"""A judged cell whose record waits for the second look, and the record after it."""
+"""A judged cell that waits for the second look, and what the second look found."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -16,35 +15,52 @@ from conformance.diagnosis.judgement import Judgement
 from conformance.diagnosis.weight_facts import weight_facts
 from conformance.engine.cells import Cell
 from conformance.engine.job import Outcome
-from conformance.engine.judging import Judge, Judged, judgement_record
-from conformance.engine.runlog import Record
+from conformance.engine.judging import Judge, Judged
+from conformance.engine.logged_cell import LoggedKnown, LoggedPattern, LoggedRelation, LoggedRepetition, Reviewed
 from conformance.spec.problem import Array, Problem
 from conformance.verdicts.compare import NON_REPRODUCIBLE, Repetition, Reply, budgets, repetition
 from conformance.verdicts.expectation import compare_all
 from conformance.verdicts.invariants import Invariant, RelatedReply, Relation, relate
-from conformance.verdicts.verdict import CONFORMING, OF_NUMBERS
+from conformance.verdicts.verdict import CONFORMING, OF_NUMBERS, is_green
 
-# What the gate would add to the record of a cell, not counted: `known`.
-Accepts = Callable[[Judged], Mapping[str, Any]]
+# The known deviation that would accept a changed call, which is not counted.
+Accepts = Callable[[Judged], LoggedKnown | None]
+
+
+@dataclass(frozen=True, eq=False)
+class SecondLookResult:
+    """
+    A cell after its second look, or without one.
+
+    judged: the verdict that counts. arrays: to show, by name. repeats, invariants, pattern: as in `LoggedCell`.
+    """
+
+    judged: Judged
+    arrays: Mapping[str, Array]
+    repeats: LoggedRepetition = field(default_factory=LoggedRepetition)
+    invariants: tuple[LoggedRelation, ...] | None = None
+    pattern: LoggedPattern = field(default_factory=LoggedPattern)
 
 
 @dataclass(eq=False)
 class PendingCell:
     """
-    A cell, its outcome, its verdict and its record so far.
+    A cell, its outcome and its verdict so far.
 
-    problem: before routing. red: the gate does not accept the cell. again, alone: outcomes of the same call, in the
-    same worker and in a new one. related: outcomes of changed calls. read: outcomes of the calls that read the
-    attention matrix; not_read: why there are none. changed: a wrong reply to a changed call, of a cell that conforms
-    itself. elsewhere: the class of another cell of the subject, if that one is non-reproducible.
+    reviewed: what the gate says of it. problem: before routing. compiles: whether it was the first call of its
+    signature. seconds: CPU time of the judgement. again, alone: outcomes of the same call, in the same worker and in a
+    new one. related: outcomes of changed calls. read: outcomes of the calls that read the attention matrix; not_read:
+    why there are none. changed: a wrong reply to a changed call, of a cell that conforms itself. elsewhere: the class
+    of another cell of the subject, if that one is non-reproducible.
     """
 
     cell: Cell
     outcome: Outcome
     judged: Judged
-    record: Record
+    reviewed: Reviewed
     problem: Problem
-    red: bool
+    compiles: bool
+    seconds: float
     again: list[Outcome] = field(default_factory=list)
     alone: list[Outcome] = field(default_factory=list)
     related: list[tuple[Invariant, Cell, Outcome]] = field(default_factory=list)
@@ -54,6 +70,13 @@ class PendingCell:
     elsewhere: str = ""
 
     @property
+    def red(self) -> bool:
+        """Whether the gate rejects the cell."""
+        judgement = self.judged.judgement
+        uncalibrated = judgement is not None and judgement.uncalibrated
+        return not is_green(self.judged.verdict, known=self.reviewed.known is not None, uncalibrated=uncalibrated)
+
+    @property
     def size(self) -> int:
         """How many logits the call has."""
         return prod(self.judged.problem.logits_shape)
@@ -61,9 +84,9 @@ class PendingCell:
     @property
     def kind(self) -> tuple[str, ...]:
         """Verdict, class and explanation: cells that agree in these probably have one cause."""
-        explained = self.record.get("explanation", {})
-        said = (explained.get("decision"), explained.get("name"))
-        return tuple(str(each or "") for each in (self.judged.verdict, self.record.get("class"), *said))
+        found = self.judged.explanation
+        said = (found.decision, found.name) if found is not None else ("", "")
+        return (self.judged.verdict, self.judged.fail_class, *said)
 
     @property
     def theme(self) -> str:
@@ -99,39 +122,49 @@ class PendingCell:
         """Whether a repeated call had another reply."""
         return bool(self.non_reproducible)
 
-    def settle(self, judge: Judge, accepts: Accepts) -> tuple[Record, dict[str, Array]]:
-        """Return the record with everything that the second look found, and the arrays to show."""
-        arrays = self.judged.arrays
-        if (found := self.repetition) is not None:
-            self.record["repeats"] = found.record()
-            if self.is_non_reproducible:
-                self._settle_non_reproducible(found)
-        if relations := list(self._relations(judge, accepts)):
-            self.record["invariants"] = [each.record() for each, _ in relations]
-            broken = [(each, changed) for each, changed in relations if each.found == "broken"]
-            if broken and self.judged.verdict in CONFORMING:
-                self._settle_broken(broken, judge)
-        if self.read or self.not_read:
-            pattern = self._pattern(judge)
-            self.record["pattern"] = _pattern_record(pattern, len(self.read), self.not_read)
-            arrays |= pattern
-            if (odd := self._odd(arrays)) is not None:
-                self.record["pattern"]["odd"] = list(odd)
-        return self.record, arrays
+    def settle(self, judge: Judge, accepts: Accepts) -> SecondLookResult:
+        """Return the cell with everything that the second look found."""
+        judged = self.judged
+        found = self.repetition
+        if found is not None and self.is_non_reproducible:
+            judged = _non_reproducible(judged, found)
+        relations = list(self._relations(judge, accepts))
+        broken = [(each, changed) for each, changed in relations if each.found == "broken"]
+        if broken and self.judged.verdict in CONFORMING:
+            judged = self._broken(judged, broken, judge)
+        arrays = {**self.judged.arrays, **(read := self._pattern(judge))}
+        return SecondLookResult(
+            judged,
+            arrays,
+            _logged_repetition(found),
+            tuple(map(_logged_relation, (each for each, _ in relations))) or None,
+            self._logged_pattern(read, self._odd(judged, arrays)),
+        )
 
     @property
     def is_unexplained(self) -> bool:
         """Whether the numbers are wrong and no single deviation explains them."""
-        return self.record.get("class") in OF_NUMBERS and "explanation" not in self.record
+        return _is_unexplained(self.judged)
 
-    def _odd(self, arrays: Mapping[str, Array]) -> tuple[str, ...] | None:
+    def _logged_pattern(self, read: Mapping[str, Array], odd: tuple[str, ...] | None) -> LoggedPattern:
+        """How many weights are beyond their bound, or why they were not read. odd: facts about them."""
+        if not read:
+            calls = len(self.read) if self.read or self.not_read else None
+            return LoggedPattern(calls=calls, not_read=self.not_read, odd=odd if calls is not None else None)
+        expected, actual, tolerance = (read[f"pattern.{name}"] for name in ("expected", "actual", "tolerance"))
+        used = budgets(abs(actual - expected), tolerance)
+        beyond = int((~(used <= 1.0)).sum())
+        return LoggedPattern(calls=len(self.read), beyond=beyond, elements=int(used.size), odd=odd)
+
+    def _odd(self, judged: Judged, arrays: Mapping[str, Array]) -> tuple[str, ...] | None:
         """Facts about the effective weights, or about the returned ones if only these are wrong; None if unknown."""
-        if self.is_non_reproducible or not self.is_unexplained or self.judged.declared is None:
+        if self.is_non_reproducible or not _is_unexplained(judged) or judged.declared is None:
             return None
-        wrong = {each["output"] for each in self.record["outputs"] if each["verdict"] == "fail"}
+        assert judged.judgement is not None  # noqa: S101 - its numbers are wrong, so they were judged
+        wrong = {each.output for each in judged.judgement.outputs if each.verdict == "fail"}
         name = "pattern" if "output" in wrong else "weights"
         sides = [arrays.get(f"{name}.{side}", np.empty(0)) for side in ("expected", "actual", "tolerance")]
-        problem, dialect = self.judged.problem, self.judged.declared.dialect
+        problem, dialect = judged.problem, judged.declared.dialect
         if any(side.shape != problem.logits_shape for side in sides):
             return None
         expected, actual, tolerance = sides
@@ -144,14 +177,6 @@ class PendingCell:
         assert declared is not None  # noqa: S101 - the caller has checked it
         actual, tolerance = self.judged.actual["output"].float64(), declared.bounds["output"].tolerance
         return (actual, tolerance) if actual.shape == tolerance.shape and np.isfinite(actual).all() else None
-
-    def _settle_non_reproducible(self, found: Repetition) -> None:
-        """Let the cell fail without an explanation: nothing follows from one of several replies."""
-        for name in ("explanation", "ties", "searched"):
-            self.record.pop(name, None)
-        if self.judged.verdict != "error":
-            self.record |= {"verdict": "fail", "class": found.found}
-        self.record["reason"] = f"{found.reason}; {self.record.get('reason', '')}".removesuffix("; ")
 
     def _fitting(self, changed: Judgement | None, judge: Judge) -> list[Explanation]:
         """The explanations of the reply to a changed call that the reply to the unchanged call fits, too."""
@@ -170,20 +195,21 @@ class PendingCell:
                 found.append(each)
         return found
 
-    def _settle_broken(self, broken: list[tuple[Relation, Judged | None]], judge: Judge) -> None:
-        """Let the cell fail with the broken invariants, and with the explanation of the changed call if any."""
+    def _broken(self, judged: Judged, broken: list[tuple[Relation, Judged | None]], judge: Judge) -> Judged:
+        """A fail with the broken invariants, and with the explanation of the changed call if any."""
         said = "; ".join(f"{each.name}: it {each.sentence}: {each.where}" for each, _ in broken)
+        failed = replace(judged, verdict="fail", message=said, klass=self.elsewhere or "invariant")
         if self.elsewhere:  # if one call has two replies, replies to two calls cannot be compared
-            self.record |= {"verdict": "fail", "class": self.elsewhere, "reason": said}
-            return
-        self.record |= {"verdict": "fail", "class": "invariant", "reason": said}
+            return failed
         wrong = [each for _, each in broken if each is not None and each.verdict not in CONFORMING]
-        explained = [each for each in wrong if each.judgement is not None and each.judgement.explanation is not None]
+        explained = [each for each in wrong if each.explanation is not None]
         fitting = [(each, ways) for each in explained if (ways := self._fitting(each.judgement, judge))]
-        for each, (first, *ties) in fitting[:1]:
-            self.record |= {"class": judgement_record(each)["class"], "explanation": first.record()}
-            self.record["ties"] = [f"{tie.decision}={tie.name}" for tie in ties]
         self.changed = next((replace(each, case=self.judged.case) for each in (*explained, *wrong)), None)
+        if not fitting or failed.judgement is None:
+            return failed
+        changed, (first, *ties) = fitting[0]
+        judgement = replace(failed.judgement, explanation=first, ties=tuple(ties))
+        return replace(failed, klass=changed.fail_class, judgement=judgement)
 
     def _relations(self, judge: Judge, accepts: Accepts) -> Iterator[tuple[Relation, Judged | None]]:
         """Every relation, with the judged reply to the changed call if the relation is broken."""
@@ -204,7 +230,7 @@ class PendingCell:
                 continue
             changed = judge.judge(cell, outcome.declaration, outcome.outputs, self.judged.versions)
             changed = replace(changed, case=self.judged.case, machine=self.judged.machine)
-            known = accepts(changed).get("known")
+            known = accepts(changed)
             yield replace(found, found="known") if known else found, judge.explained(changed, known)
 
     def _relation(
@@ -244,9 +270,24 @@ def _reply(outcome: Outcome) -> Reply:
     return outcome.outputs if outcome.status == "reply" else None
 
 
-def _pattern_record(pattern: Mapping[str, Array], calls: int, not_read: str) -> Record:
-    if not pattern:
-        return {"not_read": not_read, "calls": calls}
-    expected, actual, tolerance = (pattern[f"pattern.{name}"] for name in ("expected", "actual", "tolerance"))
-    used = budgets(abs(actual - expected), tolerance)
-    return {"calls": calls, "beyond": int((~(used <= 1.0)).sum()), "elements": int(used.size)}
+def _is_unexplained(judged: Judged) -> bool:
+    return judged.fail_class in OF_NUMBERS and judged.explanation is None
+
+
+def _non_reproducible(judged: Judged, found: Repetition) -> Judged:
+    """A fail without an explanation: nothing follows from one of several replies. An error stays an error."""
+    unexplained = judged.judgement and replace(judged.judgement, explanation=None, ties=(), searched=True)
+    reason = f"{found.reason}; {judged.message}".removesuffix("; ")
+    settled = replace(judged, message=reason, judgement=unexplained)
+    return settled if judged.verdict == "error" else replace(settled, verdict="fail", klass=found.found)
+
+
+def _logged_repetition(found: Repetition | None) -> LoggedRepetition:
+    return LoggedRepetition() if found is None else LoggedRepetition.model_validate(found, from_attributes=True)
+
+
+def _logged_relation(found: Relation) -> LoggedRelation:
+    """A relation, with what is wrong if it is broken."""
+    if found.found != "broken":
+        return LoggedRelation(name=found.name, found=found.found)
+    return LoggedRelation(name=found.name, found=found.found, sentence=found.sentence, where=found.where)

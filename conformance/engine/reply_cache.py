@@ -18,7 +18,7 @@ from conformance.bridge.strict_json import plain_data
 from conformance.bridge.wire import PREFIX, WireError, decode, encode, lengths
 from conformance.engine.environments import fingerprint_of
 from conformance.engine.job import Job, Outcome, Started
-from conformance.engine.records import JudgedCell
+from conformance.engine.logged_cell import JudgedCell, LoggedCell
 from conformance.engine.result_cache import ResultCache
 from conformance.engine.runlog import Record
 from conformance.engine.worker_plan import WorkerPlan, cpu, settings
@@ -194,9 +194,9 @@ class WorkerResult:
     tensors: Mapping[str, bytes]
 
     @property
-    def cells(self) -> Iterator[Record]:
-        """The log records of its cells."""
-        return chain.from_iterable(map(json.loads, self.batches))
+    def cells(self) -> Iterator[LoggedCell]:
+        """Its cells."""
+        return map(LoggedCell.model_validate, chain.from_iterable(map(json.loads, self.batches)))
 
 
 class WorkerResults:
@@ -230,22 +230,22 @@ class WorkerResults:
         self,
         plan: WorkerPlan,
         cells: Sequence[JudgedCell],
-        records: Iterable[Record],
+        logged: Iterable[LoggedCell],
         diagnoses: Iterable[Record],
         folder: Path,
     ) -> None:
         """
         Keep the records of a worker that answered every call.
 
-        cells: all of the worker. records: theirs, in the same order; they are only taken if they are kept. folder: the
-        run folder, which holds the tensors.
+        cells: all of the worker. logged: the same as they are in the log; they are only taken if they are kept.
+        folder: the run folder, which holds the tensors.
         """
         if self._cache is None or not (key := self._key(plan)) or not cells or any(map(_may_change, cells)):
             return
         names = [cell.tensors for cell in cells if cell.tensors]
         for name in names:
             self._cache.put(_part(key, name), (folder / name).read_bytes())
-        batches, rest = 0, iter(records)
+        batches, rest = 0, (cell.record() for cell in logged)
         while batch := list(islice(rest, BATCH)):
             self._cache.put(_part(key, _batch_name(batches)), json.dumps(plain_data(batch)).encode())
             batches += 1

@@ -16,17 +16,8 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from conformance.engine.records import (
-    Footer,
-    Header,
-    JudgedCell,
-    Key,
-    LoggedCase,
-    LoggedCell,
-    LoggedDiagnosis,
-    LoggedSubject,
-    Worker,
-)
+from conformance.engine.logged_cell import JudgedCell, LoggedCell
+from conformance.engine.records import Footer, Header, Key, LoggedCase, LoggedDiagnosis, LoggedSubject, Worker
 from conformance.engine.runlog import LOG, Line, LoggedRecords, Record, RunLogError, read_lines, record_at
 from conformance.spec.model_faults import faults
 from conformance.spec.texts import quoted
@@ -263,8 +254,8 @@ def _assemble(folder: Path, header: Header, lines: Iterator[tuple[str, Line]]) -
             case "worker":
                 workers.append(_read(Worker.model_validate, where, record))
             case "cell":
-                _read(LoggedCell.model_validate, where, record)
-                cell = _named(JudgedCell.of(record, line.start), header, where)
+                cell = JudgedCell.of(_read(LoggedCell.model_validate, where, record), line.start)
+                _check_names(cell, header, where)
                 if not _keep_graver(cells, cell):
                     repeated.add(cell.key)
             case "diagnosis":
@@ -290,12 +281,19 @@ def _described(diagnosis: LoggedDiagnosis) -> Iterator[str]:
 
 
 def graver_cells(records: LoggedRecords) -> tuple[dict[Key, JudgedCell], int]:
-    """Cells by key, with the graver record of cells that appear twice, and the number of such cells."""
+    """
+    Cells by key, with the graver record of cells that appear twice, and the number of such cells.
+
+    Raises:
+        RunLogError: the record of a cell is not valid.
+    """
     found: dict[Key, JudgedCell] = {}
     repeated = set()
     for start, record in zip(records.starts, records, strict=True):
-        if record["type"] == "cell" and not _keep_graver(found, cell := JudgedCell.of(record, start)):
-            repeated.add(cell.key)
+        if record["type"] == "cell":
+            cell = JudgedCell.of(_read(LoggedCell.model_validate, f"{records.path}, byte {start}", record), start)
+            if not _keep_graver(found, cell):
+                repeated.add(cell.key)
     return found, len(repeated)
 
 
@@ -307,12 +305,11 @@ def _keep_graver(cells: dict[Key, JudgedCell], cell: JudgedCell) -> bool:
     return before is None
 
 
-def _named(cell: JudgedCell, header: Header, where: str) -> JudgedCell:
+def _check_names(cell: JudgedCell, header: Header, where: str) -> None:
     if cell.case not in header.cases:
         raise RunLogError(f"{where}: the log has no case {quoted(cell.case)}")
     if cell.subject not in header.subjects:
         raise RunLogError(f"{where}: the header does not name the subject {quoted(cell.subject)}")
-    return cell
 
 
 def _read(read: Callable[[Record], Valid], where: str, record: Record) -> Valid:

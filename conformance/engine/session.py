@@ -13,17 +13,18 @@ from itertools import chain
 from pathlib import Path
 
 from conformance.engine.adapters import Subject
-from conformance.engine.cell_records import Ledger, Review, VerdictWriter, accepts_nothing, recalled
+from conformance.engine.cell_records import Ledger, Review, RunListener, VerdictWriter, accepts_nothing, recalled
 from conformance.engine.cells import Cell, Refused, count_cells, make_cell
 from conformance.engine.controls import Controls
 from conformance.engine.diagnosing import AnsweredCall, Cases, SubjectDiagnosis
-from conformance.engine.job import Job, Outcome, Report, RunListener, Started, StopRun
+from conformance.engine.job import Job, Outcome, Report, Started, StopRun
 from conformance.engine.judging import Judge
+from conformance.engine.logged_cell import JudgedCell, LoggedCell
 from conformance.engine.pending import Accepts
 from conformance.engine.pool import Hooks, Pool
-from conformance.engine.records import JudgedCell, Key
+from conformance.engine.records import Key
 from conformance.engine.reply_cache import ReplyCache, WorkerResult, WorkerResults
-from conformance.engine.runlog import Record, RunLog
+from conformance.engine.runlog import RunLog
 from conformance.engine.second_look import Closeness, SecondLook, subset_of
 from conformance.engine.worker_plan import WorkerPlan
 from conformance.engine.worker_run import PlannedCalls, WorkerRun
@@ -67,7 +68,7 @@ class Session:
     cause. suite: every case that there is, for causes that the chosen
     ones do not distinguish. plain: cases of which the plainest are asked of a subject that has no reply so far.
     replies: calls that earlier runs know. results: the same of whole workers; restore: called with each of their
-    records. calls: what was asked of all workers. failures: worker -> why it did not start. reports: what each worker
+    cells. calls: what was asked of all workers. failures: worker -> why it did not start. reports: what each worker
     came to.
     """
 
@@ -82,7 +83,7 @@ class Session:
     judge: Judge = field(default_factory=Judge)
     replies: ReplyCache = field(default_factory=ReplyCache)
     results: WorkerResults = field(default_factory=WorkerResults)
-    restore: Callable[[Record], None] = lambda _: None
+    restore: Callable[[LoggedCell], None] = lambda _: None
     watch: RunListener = field(default_factory=RunListener)
     accepts: Accepts = accepts_nothing
     accepted_way: Callable[[tuple[str, str]], bool] = lambda _: False
@@ -152,8 +153,8 @@ class Session:
         return self.ledger.cells
 
     @property
-    def records(self) -> Iterator[Record]:
-        """The whole records of these cells, each read from the log when it is taken."""
+    def logged_cells(self) -> Iterator[LoggedCell]:
+        """These cells as they are in the log; each is read when it is taken."""
         return self.ledger.read(self.cells)
 
     @property
@@ -205,13 +206,12 @@ class Session:
 
     def _replay(self, plan: WorkerPlan, known: WorkerResult) -> None:
         for earlier in known.cells:
-            key = earlier["case"], earlier["subject"]
-            archive = known.tensors.get(earlier.get("tensors", ""), b"")
-            record = self.ledger.write_cell(key, earlier | {"cached": True}, archive)
-            self.replies.known += int("seconds" in record)
-            self.restore(record)
-            self._replayed[key] = self.cells[-1]
-            self.watch.cell(record)
+            archive = known.tensors.get(earlier.tensors, b"")
+            cell = self.ledger.write_cell(earlier.model_copy(update={"cached": True}), archive)
+            self.replies.known += int(bool(cell.seconds))
+            self.restore(cell)
+            self._replayed[cell.key] = self.cells[-1]
+            self.watch.cell(cell)
         for diagnosis in known.diagnoses:
             self.ledger.write_diagnosis(diagnosis)
         self._whole |= set(plan.subjects)
@@ -241,9 +241,9 @@ class Session:
             if key[1] not in failing or judged.verdict == "unsupported":
                 continue
             if (before := key in self.done) or self._diagnosing.recalls(judged):
-                case, record = self._cases[key[0]], self.log.read(judged.start)
+                case, logged = self._cases[key[0]], self.ledger.read_cell(judged)
                 made = make_cell(case, materialise(case), self._by_name[key[1]])
-                found = recalled(made, record, self.judge, self.folder) if isinstance(made, Cell) else None
+                found = recalled(made, logged, self.judge, self.folder) if isinstance(made, Cell) else None
                 answered = None if before or not isinstance(made, Cell) else AnsweredCall(made)
                 self._diagnosing.recall(key[1], key[0], found, answered)
                 if not self._uses.needs(key[0]):
@@ -274,8 +274,8 @@ class Session:
         worker = WorkerRun(plan, look, controls, self.calls, self._writer, self._ended)
         self._workers.append(worker)
         before = (cell for cell in chain(self.done.values(), self._replayed.values()) if cell.subject in plan.subjects)
-        for record in self.ledger.read(before):
-            controls.recall(record)
+        for cell in self.ledger.read(before):
+            controls.recall(cell)
         for job in worker.ordinary(self._cells(plan)):
             yield from self._not_known(worker, [job])
         yield from self._not_known(worker, worker.next_jobs())
@@ -318,7 +318,8 @@ class Session:
             return None
         made = make_cell(case, materialise(case), subject)
         if isinstance(made, Refused):
-            self._writer.write(made.key, {"verdict": "unsupported", "reason": made.reason})
+            declined = LoggedCell(case=case.id, subject=name, verdict="unsupported", reason=made.reason)
+            self._writer.write(declined)
             return None
         return made
 

@@ -10,7 +10,7 @@ import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 from packaging.specifiers import SpecifierSet
@@ -19,6 +19,7 @@ from conformance.bounds.outputs import UnderivedBound
 from conformance.bridge.profile import Profile
 from conformance.deviations.deviation import Dialect, Reply
 from conformance.engine.judging import Judged
+from conformance.engine.logged_cell import LoggedCell, LoggedKnown, Reviewed
 from conformance.gate.known_file import Accept, KnownEntry
 from conformance.spec.mistakes import matches
 from conformance.spec.problem import Problem
@@ -64,13 +65,18 @@ class Tally:
         """Whether everything that the entry covers conforms without it."""
         return 0 < self.covered == len(self.conforming)
 
-    def record(self) -> dict[str, Any]:
-        """The `known` part of an accepted cell's record; `versions` and `decisions` only if the entry states some."""
+    @cached_property
+    def known(self) -> LoggedKnown:
+        """What the record of an accepted cell says of the entry."""
         entry = self.entry
-        record: dict[str, Any] = {"reason": entry.reason, "link": entry.link, "entry": self.origin}
-        record |= {"versions": dict(entry.versions)} if entry.versions else {}
         decisions = entry.delta.decisions if entry.delta else {}
-        return record | ({"decisions": [f"{each}={name}" for each, name in decisions.items()]} if decisions else {})
+        return LoggedKnown(
+            reason=entry.reason,
+            link=entry.link,
+            entry=self.origin,
+            versions=entry.versions,
+            decisions=tuple(f"{each}={name}" for each, name in decisions.items()),
+        )
 
     def __str__(self) -> str:
         return f"{self.origin} ({' or '.join(self.entry.subject)}): {self.entry.reason}"
@@ -90,25 +96,21 @@ class Known:
         self._oracle = oracle or _Anew()
         self._naming: dict[str, list[Tally]] = {}
 
-    def review(self, cell: Judged) -> dict[str, Any]:
-        """
-        Count the entries that cover this cell, and return what belongs into its record.
-
-        `covered_by` maps the origin of each entry that covers the cell to the outcome. `known` describes the entry that
-        accepts it: reason, link, origin, versions and decisions.
-        """
-        record: dict[str, Any] = {}
+    def review(self, cell: Judged) -> Reviewed:
+        """Count the entries that cover this cell, and return them with the one that accepts it."""
+        known: LoggedKnown | None = None
+        covered_by: dict[str, str] = {}
         for tally in self._about(cell.subject):
             if not _applies(tally.entry, cell):
                 continue
             outcome = _outcome(tally.entry, cell, self._oracle)
             if outcome == "not covered":
                 continue
-            record.setdefault("covered_by", {})[tally.origin] = outcome
+            covered_by[tally.origin] = outcome
             self._count(tally, outcome, (cell.case, cell.subject))
-            if outcome == "matched" and "known" not in record and not self.expired(tally):
-                record["known"] = tally.record()
-        return record
+            if outcome == "matched" and known is None and not self.expired(tally):
+                known = tally.known
+        return Reviewed(known, covered_by)
 
     def _about(self, subject: str) -> list[Tally]:
         """The entries that name a subject; cached because every cell is checked against them."""
@@ -116,21 +118,26 @@ class Known:
             self._naming[subject] = [tally for tally in self.tallies if tally.entry.names(subject)]
         return self._naming[subject]
 
-    def accepts(self, cell: Judged) -> dict[str, Any]:
-        """As `review`, for a call that is not a cell of its own: returns only `known` and counts nothing."""
+    def accepts(self, cell: Judged) -> LoggedKnown | None:
+        """The entry that accepts a call that is not a cell of its own; nothing is counted."""
         for tally in self._about(cell.subject):
             if self.expired(tally) or not _applies(tally.entry, cell):
                 continue
             # Not from the judge's memory: a changed call has the case's id but different arrays
             if _outcome(tally.entry, cell, _Anew()) == "matched":
-                return {"known": tally.record()}
-        return {}
+                return tally.known
+        return None
 
-    def restore(self, record: Mapping[str, Any]) -> None:
-        """Count a cell of a resumed run, from what `review` put into its record."""
+    def restore(self, cell: LoggedCell) -> None:
+        """
+        Count a cell of a resumed run, from what `review` put into its record.
+
+        Raises:
+            KeyError: the origin of an entry that covered the cell is not in these lists.
+        """
         tallies = {tally.origin: tally for tally in self.tallies}
-        for origin, outcome in record.get("covered_by", {}).items():
-            self._count(tallies[origin], outcome, (record["case"], record["subject"]))
+        for origin, outcome in cell.covered_by.items():
+            self._count(tallies[origin], outcome, cell.key)
 
     @staticmethod
     def _count(tally: Tally, outcome: str, cell: tuple[str, str]) -> None:

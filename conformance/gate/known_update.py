@@ -2,17 +2,20 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from conformance.engine.logged_cell import LoggedCell
 from conformance.engine.runlog import logged_cases
 
-# A cell of the run log.
-Cell = Mapping[str, Any]
+# A record of the run log.
+Record = Mapping[str, Any]
 
 
-def narrowing(matched: Sequence[Cell], conforming: Sequence[Cell], cases: Mapping[str, Cell]) -> dict[str, Any]:
+def narrowing(
+    matched: Sequence[LoggedCell], conforming: Sequence[LoggedCell], cases: Mapping[str, Record]
+) -> dict[str, Any]:
     """
     A field of `when`, or `subject`, that holds for all matched and for no conforming cells; {} if there is none.
 
@@ -41,16 +44,16 @@ def _of_sets(failing: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str,
     return {}
 
 
-def _facts(cell: Cell, cases: Mapping[str, Cell]) -> dict[str, Any]:
-    case, route = cases[cell["case"]], cell.get("route", ())
+def _facts(cell: LoggedCell, cases: Mapping[str, Record]) -> dict[str, Any]:
+    case = cases[cell.case]
     return {
-        "subject": cell["subject"],
+        "subject": cell.subject,
         "operator": case["operator"],
         "dtype": case["dtype"],
-        "slots": [mask["slot"] for mask in route],
-        "kinds": [kind for mask in route for kind in mask["kinds"]],
-        "elements": [(mask["slot"], mask["element"]) for mask in route],
-        "outputs": [output.get("output", "") for output in cell.get("outputs", ())],
+        "slots": [mask.slot for mask in cell.route],
+        "kinds": [kind for mask in cell.route for kind in mask.kinds],
+        "elements": [(mask.slot, mask.element) for mask in cell.route],
+        "outputs": [output.output for output in cell.outputs],
     }
 
 
@@ -66,8 +69,8 @@ ASIDE = re.compile(r"^\s*(#.*)?$")
 class Seen:
     """The results of one entry in a run: the cells by outcome, and whether the gate reports it as dead."""
 
-    matched: list[Mapping[str, Any]] = field(default_factory=list)
-    conforming: list[Mapping[str, Any]] = field(default_factory=list)
+    matched: list[LoggedCell] = field(default_factory=list)
+    conforming: list[LoggedCell] = field(default_factory=list)
     dead: bool = False
 
 
@@ -79,21 +82,24 @@ class Proposal:
     remarks: tuple[str, ...] = ()
 
 
-def seen_of(records: Sequence[Mapping[str, Any]]) -> dict[str, Seen]:
+def _cells(records: Sequence[Record]) -> Iterator[LoggedCell]:
+    return (LoggedCell.model_validate(record) for record in records if record["type"] == "cell")
+
+
+def seen_of(records: Sequence[Record]) -> dict[str, Seen]:
     """The results of each entry in the records of a run log, by origin (`known.yaml:12`)."""
     found: dict[str, Seen] = {}
-    for record in records:
-        covered = record.get("covered_by", {}) if record["type"] == "cell" else {}
-        for origin, outcome in covered.items():
+    for cell in _cells(records):
+        for origin, outcome in cell.covered_by.items():
             seen = found.setdefault(origin, Seen())
             if outcome in ("matched", "conforms"):
-                (seen.matched if outcome == "matched" else seen.conforming).append(record)
+                (seen.matched if outcome == "matched" else seen.conforming).append(cell)
     for text in records[-1].get("gate", {}).get("known", {}).get("dead", ()):
         found.setdefault(text.partition(" (")[0], Seen()).dead = True
     return found
 
 
-def propose(text: str, name: str, lines: Sequence[int], records: Sequence[Mapping[str, Any]]) -> Proposal:
+def propose(text: str, name: str, lines: Sequence[int], records: Sequence[Record]) -> Proposal:
     """
     Propose edits of one file.
 
@@ -125,7 +131,7 @@ def propose(text: str, name: str, lines: Sequence[int], records: Sequence[Mappin
 
 
 def _too_wide(origin: str, seen: Seen, narrow: Mapping[str, Any]) -> str:
-    case, subject = seen.conforming[0]["case"], seen.conforming[0]["subject"]
+    case, subject = seen.conforming[0].key
     cells = "1 cell conforms" if len(seen.conforming) == 1 else f"{len(seen.conforming):,} cells conform"
     where = f"{cells} without it, first {case} on {subject}"
     if not seen.matched:
@@ -184,38 +190,37 @@ def appended(text: str, entries: str) -> str:
     return f"{opened}{'' if opened.endswith(chr(10)) else chr(10)}{entries}"
 
 
-def additions(records: Sequence[Mapping[str, Any]]) -> str:
+def additions(records: Sequence[Record]) -> str:
     """
     Entries for the cells that the gate rejects, one for each subject and cause, with empty reason and link.
 
     They do not load until a person fills in reason and link.
     """
     rejected = {tuple(key) for key in records[-1].get("gate", {}).get("rejected", ())}
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for record in records:
-        if record["type"] == "cell" and (record["case"], record["subject"]) in rejected and (way := _way(record)):
-            groups.setdefault((record["subject"], way), []).append(record)
+    groups: dict[tuple[str, str], list[LoggedCell]] = {}
+    for cell in _cells(records):
+        if cell.key in rejected and (way := _way(cell)):
+            groups.setdefault((cell.subject, way), []).append(cell)
     versions = _versions(records)
     return "".join(_entry(subject, way, cells, versions.get(subject, {})) for (subject, way), cells in groups.items())
 
 
-def _way(record: Mapping[str, Any]) -> str:
-    if explanation := record.get("explanation"):
-        decisions = {explanation["decision"]: explanation["name"]}
-        return f"delta: {{decisions: {_flow(decisions)}}}"
-    if record["verdict"] in ("error", "crash", "timeout", "inconclusive"):
-        line = next(iter(record.get("reason", "").splitlines()), "")[:60]
-        return f"accept: {{verdict: {record['verdict']}, message: {json.dumps(re.escape(line))}}}"
+def _way(cell: LoggedCell) -> str:
+    if cell.explanation is not None:
+        return f"delta: {{decisions: {_flow({cell.explanation.decision: cell.explanation.name})}}}"
+    if cell.verdict in ("error", "crash", "timeout", "inconclusive"):
+        line = next(iter(cell.reason.splitlines()), "")[:60]
+        return f"accept: {{verdict: {cell.verdict}, message: {json.dumps(re.escape(line))}}}"
     return ""
 
 
-def _versions(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+def _versions(records: Sequence[Record]) -> dict[str, dict[str, str]]:
     ready = [record for record in records if record["type"] == "worker" and record["status"] == "ready"]
     return {subject: record.get("versions", {}) for record in ready for subject in record["subjects"]}
 
 
-def _entry(subject: str, way: str, cells: Sequence[Mapping[str, Any]], versions: Mapping[str, str]) -> str:
-    cases = [cell["case"] for cell in cells]
+def _entry(subject: str, way: str, cells: Sequence[LoggedCell], versions: Mapping[str, str]) -> str:
+    cases = [cell.case for cell in cells]
     glob = cases[0] if len(cases) == 1 else f"{_common(cases)}*"
     seen = {name: f">={version.partition('+')[0]}" for name, version in versions.items() if name != "numpy"}
     rows = [f"  - subject: {_flow(subject)}", f"    cases: {_flow(glob)}"]

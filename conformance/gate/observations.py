@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 from conformance.engine.adapters import without_environment
-from conformance.engine.records import Key, LoggedCell, LoggedDiagnosis, LoggedSubject, native
+from conformance.engine.logged_cell import LoggedCell
+from conformance.engine.records import Key, LoggedDiagnosis, LoggedSubject, native
 from conformance.engine.run_folder import Run, load_run
 from conformance.engine.runlog import LOG
 from conformance.verdicts.verdict import CONFORMING, gist, root
@@ -228,7 +229,7 @@ def observed(
         cause=cause,
         condition=condition,
         known=cell.known.reason if cell.known else "",
-        since=cell.since,
+        since=cell.known.versions if cell.known else {},
         rerun=cell.rerun,
         tensors=folder / cell.tensors if cell.tensors else None,
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 from conformance.bridge.strict_json import plain_data
 from conformance.disk import write_whole
-from conformance.engine.records import JudgedCell
+from conformance.engine.logged_cell import JudgedCell
 from conformance.engine.run_header import utc_now
 from conformance.engine.runlog import Record
 from conformance.engine.session import Session

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from conformance.engine.records import JudgedCell, LoggedKnown, LoggedSubject
+from conformance.engine.logged_cell import JudgedCell, LoggedKnown
+from conformance.engine.records import LoggedSubject
 from conformance.engine.run_folder import Run
 from conformance.report.counts import verdict_counts
 from conformance.spec.texts import are, counted
@@ -26,12 +27,12 @@ class KnownGroup:
 
 def known_groups(run: Run) -> list[KnownGroup]:
     """The accepted verdicts, grouped by the known deviation that accepts them; largest group first."""
-    groups: dict[LoggedKnown, list[JudgedCell]] = {}
+    groups: dict[tuple[str, str], tuple[LoggedKnown, list[JudgedCell]]] = {}
     for cell in run.judged.values():
-        if cell.known is not None:
-            groups.setdefault(cell.known, []).append(cell)
-    known = [KnownGroup(entry, tuple(cells)) for entry, cells in groups.items()]
-    return sorted(known, key=lambda group: -len(group.cells))
+        if (known := cell.known) is not None:
+            groups.setdefault((known.entry, known.reason), (known, []))[1].append(cell)
+    found = [KnownGroup(known, tuple(cells)) for known, cells in groups.values()]
+    return sorted(found, key=lambda group: -len(group.cells))
 
 
 # Verdicts of cells whose numbers were not judged.

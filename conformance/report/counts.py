@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from math import isfinite
 
-from conformance.engine.records import JudgedCell, LoggedCell
+from conformance.engine.logged_cell import JudgedCell, LoggedCell
 from conformance.verdicts.verdict import GRAVITY, LOST, gist
 
 # Smaller budgets would be printed as 0.00.

@@ -8,7 +8,8 @@ from types import MappingProxyType
 
 from conformance.deviations.catalogue import find
 from conformance.diagnosis.explanation import NON_REPRODUCIBLE, fewest
-from conformance.engine.records import Key, LoggedCause, LoggedCell, LoggedDiagnosis, Tie, native
+from conformance.engine.logged_cell import LoggedCell
+from conformance.engine.records import Key, LoggedCause, LoggedDiagnosis, Tie, native
 from conformance.engine.run_folder import Run
 from conformance.report.counts import first_line, kind_of, what_happened
 from conformance.spec.refusals import REFUSALS
@@ -270,7 +271,7 @@ def _non_reproducible(cells: list[LoggedCell]) -> Iterator[Finding]:
         groups.setdefault(random if count[random] > count[own] else own, []).append(cell)
     for (subject, klass), some in groups.items():
         of_class = [cell for cell in some if cell.fail_class == klass]
-        first = next((cell for cell in of_class if cell.repeated), of_class[0])
+        first = next((cell for cell in of_class if cell.repeats.reason), of_class[0])
         yield Finding(
             subject=subject,
             kind=kind_of(first),
@@ -278,7 +279,7 @@ def _non_reproducible(cells: list[LoggedCell]) -> Iterator[Finding]:
             remedy=LOOK_FOR[klass],
             explained=True,
             cells=(first.key, *(cell.key for cell in some if cell is not first)),
-            seen=first.repeated,
+            seen=first.repeats.reason,
         )
 
 
@@ -292,7 +293,7 @@ def _unexplained(cells: list[LoggedCell], where: Mapping[Key, str] = MappingProx
 
 def _described(finding: Finding, where: Mapping[Key, str], cells: list[LoggedCell]) -> Finding:
     """Add to the sentence: where the failures are, what the weights are, and what would explain each cell alone."""
-    phrase, calls = most_common(cell.odd_weights for cell in cells if cell.odd_weights is not None)
+    phrase, calls = most_common(cell.pattern.odd for cell in cells if cell.pattern.odd is not None)
     weights = f"its weights (measured in {counted(calls, 'call')}) {phrase}" if phrase else ""
     alone = _contradicted_cause(cells) if finding.example in where else ""
     condition = where.get(finding.example, "")

@@ -15,7 +15,8 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from conformance.disk import write_pieces
-from conformance.engine.records import JudgedCell, Key, LoggedCell, LoggedSubject
+from conformance.engine.logged_cell import JudgedCell, LoggedCell
+from conformance.engine.records import Key, LoggedSubject
 from conformance.engine.run_folder import Run
 from conformance.report.conclusion import gate_notes, subject_lines
 from conformance.report.counts import kind_of, what_happened

@@ -22,7 +22,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from numpy.typing import NDArray
 
 from conformance.bridge.strict_json import plain_data
-from conformance.engine.records import JudgedCell, Key, LoggedCase, LoggedCell, LoggedSubject
+from conformance.engine.logged_cell import JudgedCell, LoggedCell
+from conformance.engine.records import Key, LoggedCase, LoggedSubject
 from conformance.engine.run_folder import Run
 from conformance.report.counts import budget_text, first_line, kind_of, what_happened
 from conformance.report.findings import advice

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from conformance.deviations.names import slot_of
 from conformance.diagnosis.behaviour_profile import OF_ARRAYS, Reading, divided, size
 from conformance.diagnosis.explanation import Way, sentence
 from conformance.engine.adapter_facts import Slot
 from conformance.engine.adapters import Subject
+from conformance.engine.logged_cell import LoggedCell
 from conformance.report.call_site_advice import Destination, change
 from conformance.report.probe_report import Pictured, declared_text, observed_text
 from conformance.spec.masks import KINDS
@@ -31,11 +31,11 @@ FACTS = ("outputs", "dtypes", "capabilities")
 
 @dataclass(frozen=True)
 class PortedSubject:
-    """One of the two subjects, its behaviour profile, and its records in the run log."""
+    """One of the two subjects, its behaviour profile, and its cells in the run log."""
 
     subject: Subject
     picture: Pictured
-    records: Sequence[Mapping[str, Any]]
+    cells: Sequence[LoggedCell]
 
     @property
     def name(self) -> str:
@@ -43,9 +43,9 @@ class PortedSubject:
         return self.subject.name
 
     @property
-    def verdicts(self) -> dict[str, Mapping[str, Any]]:
-        """Case -> record."""
-        return {record["case"]: record for record in self.records}
+    def verdicts(self) -> dict[str, LoggedCell]:
+        """Case -> cell."""
+        return {cell.case: cell for cell in self.cells}
 
     @property
     def readings(self) -> dict[str, Reading]:
@@ -111,7 +111,7 @@ class Port:
     def shared(self) -> int:
         """The number of cases that have a reply on both sides."""
         here, there = (
-            {case for case, record in side.verdicts.items() if record["verdict"] in WITH_REPLY}
+            {case for case, cell in side.verdicts.items() if cell.verdict in WITH_REPLY}
             for side in (self.here, self.there)
         )
         return len(here & there)
@@ -223,9 +223,9 @@ def _refusals(here: PortedSubject, there: PortedSubject) -> Iterator[PortRefusal
     answered = {case: reading for case, reading in here.readings.items() if case not in there.readings}
     by_reason: dict[tuple[str, str], list[str]] = {}
     for case in sorted(answered, key=lambda case: size(answered[case].probe)):
-        record = there.verdicts.get(case)
-        if record is not None:
-            reason = str(record.get("reason", "")).splitlines()[0] if record.get("reason") else ""
-            by_reason.setdefault((record["verdict"], reason), []).append(case)
+        cell = there.verdicts.get(case)
+        if cell is not None:
+            reason = next(iter(cell.reason.splitlines()), "")
+            by_reason.setdefault((cell.verdict, reason), []).append(case)
     for (verdict, reason), cases in by_reason.items():
         yield PortRefusal(verdict, reason, cases[0], len(cases))

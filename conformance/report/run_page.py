@@ -12,7 +12,8 @@ from markupsafe import Markup
 from conformance import __version__
 from conformance.bridge.strict_json import strict_json
 from conformance.disk import write_pieces
-from conformance.engine.records import JudgedCell, Key, LoggedCell
+from conformance.engine.logged_cell import JudgedCell, LoggedCell
+from conformance.engine.records import Key
 from conformance.engine.run_folder import Run
 from conformance.engine.runlog import RunLogError
 from conformance.report import port_text, probe_report
@@ -248,7 +249,7 @@ def picture(run: Run, finding: Finding) -> Key | None:
 
 def _beyond(cell: LoggedCell) -> float:
     """The share of weights beyond the bound in the effective pattern; 0 if it was not read."""
-    return cell.pattern.beyond / cell.pattern.elements
+    return (cell.pattern.beyond or 0) / (cell.pattern.elements or 1)
 
 
 def shown_value(value: Any) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from conformance.disk import write_whole
-from conformance.engine.records import Key, LoggedCell
+from conformance.engine.logged_cell import LoggedCell
+from conformance.engine.records import Key
 from conformance.engine.run_folder import Run
 from conformance.report.conclusion import (
     SubjectLine,

@@ -260,11 +260,6 @@ class Repetition:
     alone: int
     reason: str = ""
 
-    def record(self) -> dict[str, object]:
-        """The record for the run log."""
-        record: dict[str, object] = {"found": self.found, "again": self.again, "alone": self.alone}
-        return record | ({"reason": self.reason} if self.reason else {})
-
 
 def repetition(first: Reply, again: Sequence[Reply], alone: Sequence[Reply]) -> Repetition:
     """Compare the replies to one call: the first, those in the same worker in order, and those in a fresh worker."""

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -193,11 +192,6 @@ class Relation:
     found: str
     sentence: str = ""
     where: str = ""
-
-    def record(self) -> dict[str, Any]:
-        """The record for the run log."""
-        record = {"name": self.name, "found": self.found}
-        return record | ({"sentence": self.sentence, "where": self.where} if self.found == "broken" else {})
 
 
 def relate(invariant: Invariant, first: RelatedReply, second: RelatedReply) -> Relation:

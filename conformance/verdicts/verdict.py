@@ -1,8 +1,8 @@
 """The verdicts, their order of gravity, and the gist of an exception message. There is no default verdict."""
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal, get_args
+from collections.abc import Iterable
+from typing import Literal, get_args
 
 # Maximum length of a message on one line. The end of a longer message is shown, because wrappers prepend their text.
 MAX_CHARACTERS = 160
@@ -59,11 +59,13 @@ CLASSES = ("precision", "impossible", "semantic", "nondeterministic", "order_dep
 OF_NUMBERS = ("precision", "impossible")
 
 
-def is_green(record: Mapping[str, Any]) -> bool:
-    """Whether the gate accepts a cell record of the run log."""
-    if record["verdict"] in GREEN or "known" in record:
-        return True
-    return record["verdict"] == "inconclusive" and bool(record.get("uncalibrated"))
+def is_green(verdict: str, *, known: bool, uncalibrated: bool) -> bool:
+    """
+    Whether the gate accepts a verdict.
+
+    known: whether a known deviation accepts it. uncalibrated: whether its bound was not validated.
+    """
+    return known or verdict in GREEN or (verdict == "inconclusive" and uncalibrated)
 
 
 def gravest(verdicts: Iterable[str]) -> str:

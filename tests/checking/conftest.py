@@ -7,7 +7,7 @@ import pytest
 
 from conformance.checking.function_check import Checked, CheckRequest, check
 from conformance.checking.target import parse_target
-from conformance.engine.job import RunListener
+from conformance.engine.cell_records import RunListener
 
 HERE = Path(__file__).parent
 

@@ -11,6 +11,8 @@ import pytest
 from conformance.cli.argument_parser import QUIET, VERBOSE
 from conformance.cli.main import main
 from conformance.cli.progress import Progress
+from conformance.engine.logged_cell import LoggedCell
+from conformance.verdicts.verdict import Verdict
 
 from ..running import cells, with_suite
 
@@ -139,8 +141,8 @@ def test_the_page_is_opened(
     assert err == ([] if there else [f"conformance: no browser was found; open {page} yourself"])
 
 
-def record(verdict: str) -> dict[str, object]:
-    return {"verdict": verdict, "case": "a/b", "subject": "x.y", "seconds": {"call": 0.25}}
+def judged(verdict: Verdict) -> LoggedCell:
+    return LoggedCell(case="a/b", subject="x.y", verdict=verdict, seconds={"call": 0.25})
 
 
 @pytest.fixture
@@ -157,11 +159,11 @@ def test_the_time_left_counts_from_the_first_call(clock: SimpleNamespace) -> Non
         progress.plan(300, done=200)
         assert progress.left == ""
         clock.now = 29.0  # the workers start
-        progress.cell(record("unsupported"))
-        progress.cell(record("pass"))
+        progress.cell(judged("unsupported"))
+        progress.cell(judged("pass"))
         assert progress.left == ""
         clock.now = 50.0
-        progress.cell(record("pass"))
+        progress.cell(judged("pass"))
     assert progress.left == "about 11 min left"
     assert stream.getvalue().splitlines() == [
         "300 verdicts expected, 200 of them done before",
@@ -176,8 +178,8 @@ def test_a_level_says_how_much_is_told(level: int, lines: int) -> None:
     stream = io.StringIO()
     with Progress(stream, level=level) as progress:
         progress.plan(2)
-        progress.cell(record("pass"))
-        progress.cell(record("fail"))
+        progress.cell(judged("pass"))
+        progress.cell(judged("fail"))
     assert len(stream.getvalue().splitlines()) == lines
 
 
@@ -185,5 +187,5 @@ def test_without_a_plan_cells_are_counted(clock: SimpleNamespace) -> None:
     stream = io.StringIO()
     with Progress(stream, name_red=False) as progress:
         clock.now = 60.0
-        progress.cell(record("fail"))
+        progress.cell(judged("fail"))
     assert stream.getvalue() == "1 cells judged, 1 rejected, 60 s\n"

@@ -1,7 +1,6 @@
 """How long a case is needed, what the judge remembers of it, and when the judge explains a failure."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from conformance.bridge.tensor import Tensor
 from conformance.engine.adapters import Subject, read_adapter
 from conformance.engine.cells import Cell, make_cell
 from conformance.engine.judging import Judge
+from conformance.engine.logged_cell import LoggedKnown
 from conformance.engine.session import CaseUses
 from conformance.spec.case import Case
 from conformance.spec.entry import read_entry
@@ -100,15 +100,16 @@ def test_a_failure_is_explained_before_its_review_unless_known_deviations_come_f
     assert judged.judgement is not None
     assert (judged.judgement.explanation is None) is known_first
 
-    def named(known: dict[str, Any] | None) -> str | None:
+    def named(*decisions: str) -> str | None:
+        known = LoggedKnown(reason="listed", decisions=decisions) if decisions else None
         found = judge.explained(judged, known).judgement
         return found.explanation.name if found is not None and found.explanation is not None else None
 
-    assert named(None) == "none"
+    assert named() == "none"
     if known_first:
-        assert named({"decisions": ("scale=none",)}) == "none"
-        assert named({"decisions": ("scale=squared",)}) is None
-        assert named({"decisions": ("scale=none", "mask_fill=zero")}) == "none"
+        assert named("scale=none") == "none"
+        assert named("scale=squared") is None
+        assert named("scale=none", "mask_fill=zero") == "none"
 
 
 def test_what_accepted_a_failure_explains_it_and_is_not_computed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +121,7 @@ def test_what_accepted_a_failure_explains_it_and_is_not_computed_anew(monkeypatc
         cell.case.id, cell.route.problem, {"scale": "none"}, profile
     )  # as a review of known deviations does
     monkeypatch.setattr("conformance.diagnosis.suspect.evaluate", lambda *_: pytest.fail("it is computed anew"))
-    accepted = judge.explained(judged, {"decisions": ("scale=none",)}).judgement
+    accepted = judge.explained(judged, LoggedKnown(reason="listed", decisions=("scale=none",))).judgement
     assert alone is not None
     assert accepted is not None
     assert accepted.explanation == alone.explanation

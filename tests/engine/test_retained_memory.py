@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from conformance.engine.cell_records import Ledger
+from conformance.engine.logged_cell import LoggedCell
 from conformance.engine.run_folder import load_run
 from conformance.engine.runlog import LOG, RunLog
 
@@ -43,14 +44,16 @@ def case(number: int) -> dict[str, object]:
     return {"type": "case", "case": NAMES[number], **about, "digest": f"sha256:{number:064}"}
 
 
-def cell(number: int) -> dict[str, object]:
-    return {
-        "verdict": "fail",
-        "class": "wrong_values",
-        "budget": 1.5 + number,
-        "reason": f"{number} {'x' * TEXT}",
-        "seconds": {"judge": 0.25 + number},
-    }
+def cell(name: str, number: int) -> LoggedCell:
+    return LoggedCell(
+        case=name,
+        subject=SUBJECT,
+        verdict="fail",
+        fail_class="wrong_values",
+        budget=1.5 + number,
+        reason=f"{number} {'x' * TEXT}",
+        seconds={"judge": 0.25 + number},
+    )
 
 
 def written(folder: Path, cells: int) -> Ledger:
@@ -61,7 +64,7 @@ def written(folder: Path, cells: int) -> Ledger:
         log.append(case(number))
     ledger = Ledger(log, folder, rerun=lambda key: f"rerun {key}")
     for number, name in enumerate(NAMES[:cells]):
-        ledger.write_cell((name, SUBJECT), cell(number))
+        ledger.write_cell(cell(name, number))
     return ledger
 
 
@@ -119,7 +122,7 @@ def test_records_that_are_kept_would_be_found(folders: Callable[[], Path]) -> No
 def test_what_is_kept_leads_to_the_whole_record(folders: Callable[[], Path]) -> None:
     ledger = written(folders(), 7)
     expected = [f"{number} {'x' * TEXT}" for number in range(7)]
-    assert [record["reason"] for record in ledger.read(ledger.cells)] == expected
+    assert [cell.reason for cell in ledger.read(ledger.cells)] == expected
     ledger.log.close()
     run = load_run(ledger.folder)
     assert [run.cells[key].reason for key in run.judged] == expected

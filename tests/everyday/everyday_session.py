@@ -24,7 +24,7 @@ import numpy as np
 from conformance.checking.function_check import CheckRequest, check
 from conformance.checking.target import parse_target
 from conformance.diagnosis.explanation import of_change
-from conformance.engine.job import RunListener
+from conformance.engine.cell_records import RunListener
 from conformance.engine.run_folder import Run
 from tests.mutation.scoring import Named, Option, Said, said_of
 

@@ -4,17 +4,13 @@ from typing import Any
 
 import pytest
 
-from conformance.engine.records import JudgedCell
+from conformance.engine.logged_cell import JudgedCell, LoggedCell
 from conformance.gate.decision import decide
 from conformance.verdicts.verdict import GRAVITY, GREEN, is_green
 
 
 def judged(verdict: str, **fields: Any) -> JudgedCell:
-    return JudgedCell.of(cell(verdict, **fields))
-
-
-def cell(verdict: str, **fields: Any) -> dict[str, Any]:
-    return {"case": "a/b", "subject": "s", "verdict": verdict, **fields}
+    return JudgedCell.of(LoggedCell.model_validate({"case": "a/b", "subject": "s", "verdict": verdict, **fields}))
 
 
 def code(*cells: JudgedCell, incomplete: tuple[str, ...] = (), problems: tuple[str, ...] = (), **how: Any) -> int:
@@ -22,13 +18,14 @@ def code(*cells: JudgedCell, incomplete: tuple[str, ...] = (), problems: tuple[s
 
 
 def test_green_is_listed_and_everything_else_is_red() -> None:
-    assert [verdict for verdict in GRAVITY if is_green(cell(verdict))] == list(GREEN)
-    assert not is_green(cell("perhaps"))
+    assert [verdict for verdict in GRAVITY if judged(verdict).green] == list(GREEN)
+    assert not is_green("perhaps", known=False, uncalibrated=False)
 
 
 def test_an_uncalibrated_cell_is_green_and_another_inconclusive_one_is_not() -> None:
-    assert is_green(cell("inconclusive", uncalibrated=True))
-    assert not is_green(cell("inconclusive"))
+    assert judged("inconclusive", uncalibrated=True).green
+    assert not judged("inconclusive").green
+    assert not judged("fail", uncalibrated=True).green
 
 
 def test_a_known_deviation_is_green_and_keeps_its_verdict() -> None:

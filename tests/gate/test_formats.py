@@ -1,6 +1,7 @@
 """The schemas of machine-readable files, checked against files that are really written."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from conformance.bridge.strict_json import plain_data
-from conformance.engine.records import JudgedCell
+from conformance.engine.logged_cell import JudgedCell, LoggedCell
 from conformance.gate.baseline import read_baseline, updated, write_baseline
 from conformance.gate.change import KINDS
 from conformance.gate.comparison import compare
@@ -21,8 +22,8 @@ from .handmade_comparisons import SUBJECT, mean_row, nan_row, side
 
 KNOWN = {"live": 1, "dead": ["known.yaml:3 (x): y"], "too_wide": [], "expired": [], "not_reached": []}
 CELLS = [
-    JudgedCell.of({"case": "a", "subject": "s", "verdict": "pass", "budget": 0.5}),
-    JudgedCell.of({"case": "b", "subject": "s", "verdict": "fail", "budget": "inf"}),
+    JudgedCell.of(LoggedCell(case="a", subject="s", verdict="pass", budget=0.5)),
+    JudgedCell.of(LoggedCell(case="b", subject="s", verdict="fail", budget=math.inf)),
 ]
 
 

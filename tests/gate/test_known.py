@@ -14,6 +14,7 @@ from conformance.deviations.deviation import Dialect
 from conformance.diagnosis.judgement import judge
 from conformance.engine.environments import Machine
 from conformance.engine.judging import Judged
+from conformance.engine.logged_cell import LoggedCell, LoggedKnown, Reviewed
 from conformance.gate.known import Known
 from conformance.gate.known_file import KnownEntry
 from conformance.spec.problem import MaskOperand, Problem
@@ -61,22 +62,26 @@ def known(*entries: KnownEntry) -> Known:
     return Known([(each, f"known.yaml:{line}") for line, each in enumerate(entries, 3)], TODAY)
 
 
+def accepts(listed: Known, judged: Judged) -> bool:
+    """Return whether an entry accepts the cell."""
+    return listed.review(judged).known is not None
+
+
 def test_a_failure_within_bound_and_delta_is_accepted_with_its_reason() -> None:
     listed = known(entry())
-    record = listed.review(cell(NAN))
-    assert record["known"] == {
-        "reason": "documented nowhere, seen today",
-        "link": "https://example.org/1",
-        "entry": "known.yaml:3",
-        "decisions": ["fully_masked_row=nan"],
-    }
+    assert listed.review(cell(NAN)).known == LoggedKnown(
+        reason="documented nowhere, seen today",
+        link="https://example.org/1",
+        entry="known.yaml:3",
+        decisions=("fully_masked_row=nan",),
+    )
     assert listed.problems(whole=True) == []
     assert listed.record(whole=True)["live"] == 1
 
 
 def test_another_failure_of_the_same_call_is_not_accepted() -> None:
     listed = known(entry())
-    assert "known" not in listed.review(cell({"fully_masked_row": "uniform"}))
+    assert not accepts(listed, cell({"fully_masked_row": "uniform"}))
     assert listed.problems(whole=True) == [
         "known.yaml:3: dead: it covers 1 cell, and none fails in this way: remove the entry"
     ]
@@ -84,14 +89,14 @@ def test_another_failure_of_the_same_call_is_not_accepted() -> None:
 
 def test_a_cell_in_which_the_delta_changes_nothing_is_not_covered() -> None:
     listed = known(entry())
-    assert listed.review(cell({}, dead=False)) == {}
+    assert listed.review(cell({}, dead=False)) == Reviewed()
     assert listed.problems(whole=True) == []
     assert len(listed.record(whole=True)["not_reached"]) == 1
 
 
 def test_a_delta_under_which_no_bound_is_derived_covers_nothing() -> None:
     listed = known(entry(delta={"decisions": {"softmax_axis": "queries"}}))
-    assert listed.review(cell({"softmax_axis": "queries"})) == {}
+    assert listed.review(cell({"softmax_axis": "queries"})) == Reviewed()
 
 
 def test_a_covered_cell_that_conforms_makes_the_entry_too_wide() -> None:
@@ -128,11 +133,11 @@ def test_a_fixed_entry_is_dead_only_in_a_whole_run() -> None:
 
 def test_an_expired_entry_accepts_nothing_and_says_so() -> None:
     listed = known(entry(expires=dt.date(2026, 11, 19)))
-    assert "known" not in listed.review(cell(NAN))
+    assert not accepts(listed, cell(NAN))
     assert listed.problems(whole=True) == [
         "known.yaml:3: expired on 2026-11-19: fix the deviation, or extend the date and give a reason"
     ]
-    assert "known" in known(entry(expires=dt.date(2026, 11, 20))).review(cell(NAN))
+    assert accepts(known(entry(expires=dt.date(2026, 11, 20))), cell(NAN))
 
 
 @pytest.mark.parametrize(
@@ -176,23 +181,23 @@ def test_an_expired_entry_accepts_nothing_and_says_so() -> None:
     ],
 )
 def test_every_condition_can_hold_and_fail(fields: dict[str, Any], applies: bool) -> None:  # noqa: FBT001 - a column
-    assert ("known" in known(entry(**fields)).review(cell(NAN))) is applies
+    assert accepts(known(entry(**fields)), cell(NAN)) is applies
 
 
 def test_errors_are_accepted_by_case_and_message() -> None:
     listed = known(entry(delta=None, accept={"verdict": "error", "message": "cannot reshape .* size 24"}))
     crashed = cell(NAN, verdict="error", message="TypeError: cannot reshape array of size 24 into shape")
-    assert "known" in listed.review(crashed)
+    assert accepts(listed, crashed)
     other = cell(NAN, verdict="error", message="ValueError: something else")
-    assert "known" not in listed.review(other)
-    assert "known" not in listed.review(cell(NAN, verdict="crash", message="cannot reshape of size 24"))
+    assert not accepts(listed, other)
+    assert not accepts(listed, cell(NAN, verdict="crash", message="cannot reshape of size 24"))
 
 
 def test_what_a_resumed_run_says_is_counted_again() -> None:
     first = known(entry())
-    record = {"case": "a/b", "subject": "torch.mha[eval]", **first.review(cell(NAN))}
+    covered_by = first.review(cell(NAN)).covered_by
     second = known(entry())
-    second.restore(record)
+    second.restore(LoggedCell(case="a/b", subject="torch.mha[eval]", verdict="fail", covered_by=covered_by))
     assert second.record(whole=True) == first.record(whole=True)
 
 
@@ -214,8 +219,8 @@ def test_a_profile_delta_accepts_what_a_wider_arithmetic_explains() -> None:
         actual=coarse,
     )
     assert failing.verdict == "fail"
-    assert "known" in known(entry(delta={"profile": {"mm": "tf32"}})).review(failing)
-    assert "known" not in known(entry(delta={"profile": {"scale": "float32"}})).review(failing)
+    assert accepts(known(entry(delta={"profile": {"mm": "tf32"}})), failing)
+    assert not accepts(known(entry(delta={"profile": {"scale": "float32"}})), failing)
 
 
 MACHINE = Machine(("avx2", "fma"), {"tensorflow": "Eigen"}, {"OMP_NUM_THREADS": "1", "TF_ENABLE_ONEDNN_OPTS": None})
@@ -239,7 +244,7 @@ MACHINE = Machine(("avx2", "fma"), {"tensorflow": "Eigen"}, {"OMP_NUM_THREADS": 
 )
 def test_an_entry_may_depend_on_the_machine(condition: dict[str, Any], *, holds: bool) -> None:
     listed = known(entry(machine=condition))
-    assert ("known" in listed.review(cell(NAN, machine=MACHINE))) == holds
+    assert accepts(listed, cell(NAN, machine=MACHINE)) is holds
 
 
 def test_where_the_machine_is_another_nothing_is_called_fixed() -> None:
@@ -252,7 +257,7 @@ def test_where_the_machine_is_another_nothing_is_called_fixed() -> None:
 def test_of_a_cpu_that_is_not_known_no_condition_holds() -> None:
     for condition in ({"cpu": ["avx2"]}, {"without_cpu": ["avx2"]}):
         listed = known(entry(machine=condition))
-        assert "known" not in listed.review(cell(NAN, machine=Machine()))
+        assert not accepts(listed, cell(NAN, machine=Machine()))
 
 
 def test_an_instruction_set_that_is_not_recorded_is_refused() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from conformance.engine.logged_cell import LoggedCell, LoggedMask
 from conformance.gate.known_file import KnownFile
 from conformance.gate.known_update import additions, appended, narrowing, propose
 from conformance.spec import yaml_syntax
@@ -41,6 +42,10 @@ def cell(case: str, subject: str, line: int, outcome: str, **more: Any) -> dict[
         "covered_by": {f"known.yaml:{line}": outcome},
         **more,
     }
+
+
+def of_masks(*masks: LoggedMask) -> LoggedCell:
+    return LoggedCell(case="x/1", subject="s", verdict="fail", route=masks)
 
 
 def run(*cells: dict[str, Any], dead: tuple[int, ...] = (), rejected: tuple[list[str], ...] = ()) -> list[Any]:
@@ -164,16 +169,16 @@ def test_where_nothing_tells_them_apart_it_says_so() -> None:
     ],
 )
 def test_arguments_can_tell(mine: list[list[str]], others: list[list[str]], found: dict[str, Any]) -> None:
-    def cells(slots: list[list[str]]) -> list[dict[str, Any]]:
-        routes = [[{"slot": slot, "kinds": ["attention"], "element": "bool"} for slot in each] for each in slots]
-        return [{"case": "x/1", "subject": "s", "route": route} for route in routes]
+    def cells(slots: list[list[str]]) -> list[LoggedCell]:
+        masks = [[LoggedMask(slot=slot, kinds=("attention",), element="bool") for slot in each] for each in slots]
+        return [of_masks(*each) for each in masks]
 
     assert narrowing(cells(mine), cells(others), CASES) == found
 
 
 def test_element_types_can_tell() -> None:
-    def cells(element: str) -> list[dict[str, Any]]:
-        return [{"case": "x/1", "subject": "s", "route": [{"slot": "mask", "kinds": [], "element": element}]}]
+    def cells(element: str) -> list[LoggedCell]:
+        return [of_masks(LoggedMask(slot="mask", kinds=(), element=element))]
 
     assert narrowing(cells("bool"), cells("float"), CASES) == {"elements": {"mask": "bool"}}
 
@@ -184,8 +189,8 @@ def test_a_run_that_knew_another_list_is_refused() -> None:
 
 
 def test_what_is_rejected_is_put_up_without_a_reason_and_does_not_load() -> None:
-    explained = {"explanation": {"decision": "use[mask]", "name": "ignored"}, "covered_by": {}}
-    cells = [cell(case, "a.sdpa[x]", 4, "other", **explained) for case in CASES]
+    cause = {"decision": "use[mask]", "name": "ignored", "sentence": "ignores mask"}
+    cells = [cell(case, "a.sdpa[x]", 4, "other", explanation=cause, covered_by={}) for case in CASES]
     text = additions(run(*cells, rejected=(["x/1", "a.sdpa[x]"], ["x/2", "a.sdpa[x]"])))
     assert text == (
         '  - subject: "a.sdpa[x]"\n'

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from conformance.engine.records import LoggedCell
+from conformance.engine.logged_cell import LoggedCell
 from conformance.engine.run_folder import load_run
 from conformance.gate.observations import AmbiguousRunError, ComparedRun, observed, side_of
 

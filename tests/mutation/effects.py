@@ -6,7 +6,6 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from conformance import places
-from conformance.bridge.messages import read_declaration
 from conformance.bridge.tensor import Tensor
 from conformance.deviations.catalogue import evaluate
 from conformance.deviations.deviation import Dialect
@@ -66,7 +65,8 @@ class Effects:
             case, subject = every_case()[logged.case], subjects[logged.subject]
             made = make_cell(case, materialise(case), subject)
             assert isinstance(made, Cell)  # a judged cell was not declined
-            declaration = read_declaration(logged.declared)
+            assert logged.declared is not None  # a judged cell was declared
+            declaration = logged.declared.declaration()
             declared = self.judge.declared(made, declaration)
             call = Evidence(case.id, made.call.facts, made.route.problem, declared, declaration.profile)
             found[subject.dense].append(call)

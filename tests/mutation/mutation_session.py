@@ -23,7 +23,7 @@ from conformance.checking.function_check import CheckRequest, check
 from conformance.checking.target import CheckError, parse_target
 from conformance.cli.main import main as conformance
 from conformance.diagnosis.conditions import always
-from conformance.engine.job import RunListener
+from conformance.engine.cell_records import RunListener
 from conformance.gate import decision
 from conformance.report import Run, load_run
 

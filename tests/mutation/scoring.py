@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from conformance.diagnosis.conditions import Condition
-from conformance.engine.records import LoggedCell
+from conformance.engine.logged_cell import LoggedCell
 from conformance.engine.runlog import LOG
 from conformance.report import Run
 from conformance.report.findings import rejected_cells

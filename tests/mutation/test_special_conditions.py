@@ -8,7 +8,7 @@ import pytest
 from conformance.checking.function_check import CheckRequest, check
 from conformance.checking.target import parse_target
 from conformance.diagnosis.conditions import always
-from conformance.engine.job import RunListener
+from conformance.engine.cell_records import RunListener
 from conformance.report import Run, load_run
 from conformance.report.findings import Finding, findings
 

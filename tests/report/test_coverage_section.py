@@ -3,9 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from conformance.engine.records import Header, JudgedCell, LoggedCase, LoggedSubject
+from conformance.engine.logged_cell import JudgedCell, LoggedCell
+from conformance.engine.records import Header, LoggedCase, LoggedSubject
 from conformance.engine.run_folder import Run
 from conformance.report.run_page import DECLINED, NOT_REACHED, Reach, counted_subjects, coverage
+from conformance.verdicts.verdict import Verdict
 
 CASES = {
     "one": LoggedCase(
@@ -15,8 +17,8 @@ CASES = {
 }
 
 
-def judged(**record: Any) -> JudgedCell:
-    return JudgedCell.of(record)
+def judged(case: str, subject: str, verdict: Verdict, **more: Any) -> JudgedCell:
+    return JudgedCell.of(LoggedCell(case=case, subject=subject, verdict=verdict, **more))
 
 
 def run(*cells: JudgedCell) -> Run:

@@ -49,7 +49,6 @@ def test_the_largest_difference_is_told() -> None:
         0,
         "the same call, made twice in a row, returns two different results: output 2, then 3 at [1]",
     )
-    assert found.record() == {"found": "nondeterministic", "again": 3, "alone": 0, "reason": found.reason}
 
 
 def test_every_bit_counts_and_nan_is_itself() -> None:
