@@ -230,6 +230,7 @@ def check(
         judge=begun.judge,
         watch=replace(watch, stop=request.stop),
         closeness=Closeness(reshape=True, left_out=WITHOUT_CONSENSUS),
+        keeps_cases=True,
         accepted_way=begun.accepts,
     )
     with ending(session):

@@ -32,6 +32,11 @@ HALVINGS = 6
 STEP = 1e-6
 # Relative step size below which the search stops.
 CLOSE = 1e-10
+# The same where a step hardly reduces the error, by less than the factor SLOW, to more than HOPELESS tolerances: near the
+# right number, a step removes nearly all of the error. Larger steps are tried on: they may cross a flat region.
+STALLED = 0.1
+SLOW = 0.97
+HOPELESS = 3.0
 # Number of significant digits that a fit determines in float64, where few digits do not explain the reply.
 FITTED_DIGITS = 12
 # Maximum relative difference of two numbers that are the same one, measured more precisely.
@@ -193,8 +198,9 @@ class _Fit:
                 step = step / 2
             else:
                 return numbers
+            far = _size(stepped) > max(SLOW * _size(current), HOPELESS)
             numbers, current = moved, stepped
-            if np.all(np.abs(step) < CLOSE * np.abs(numbers)):
+            if np.all(np.abs(step) < (STALLED if far else CLOSE) * np.abs(numbers)):
                 break
         return numbers
 
@@ -284,6 +290,10 @@ class Cause:
         """The cost in bits, without the condition."""
         return self.candidate.bits
 
+    def holds(self, cell: Evidence) -> bool:
+        """Whether a call meets the condition."""
+        return self.guards[0].holds(cell.facts, cell.problem)
+
 
 def different(candidates: Iterable[Candidate]) -> list[Candidate]:
     """The candidates without duplicates; a pair of deviations is the same in either order."""
@@ -305,16 +315,18 @@ def singles(cells: Iterable[Evidence], ways_of: WaysOf = ways) -> Iterator[Candi
                 yield Candidate((way,))
 
 
-def numbers(cells: Sequence[Evidence], limit: float = inf) -> Iterator[Candidate]:
+def numbers(cells: Sequence[Evidence], limit: float = inf, named: Sequence[Candidate] = ()) -> Iterator[Candidate]:
     """
     The deviations with a fitted number that explain some of these cells, each once.
 
     The number is fitted again to the first cell in float64 that it does not explain, which may show it more precisely.
 
-    limit: as in `solved`.
+    limit: as in `solved`. named: candidates without a number; nothing is fitted to cells that one of them explains.
     """
     found: dict[Way, None] = {}
     for cell in most_informative(cells):
+        if any(each.explains(cell) for each in named):
+            continue
         found |= dict.fromkeys(way for way in _solved(cell, limit) if way not in cell.found)
     for way in tuple(found):
         precise = (cell for cell in cells if cell.facts.dtype == "float64" and not cell.explained_by((way,)))
@@ -360,27 +372,30 @@ def _arguments(cell: Evidence) -> frozenset[object]:
     return frozenset((mask.slot, mask.element == "float") for mask in cell.facts.masks)
 
 
-def pairs(cells: Sequence[Evidence], taken: Sequence[Change], ways_of: WaysOf = ways) -> Iterator[Candidate]:
+def pairs(cells: Sequence[Evidence], taken: Sequence[Cause], ways_of: WaysOf = ways) -> Iterator[Candidate]:
     """
     Pairs of deviations that explain some of these cells: with one that was found earlier, else any two.
 
-    If nothing was found, both may show in every call: then also one of the few under which the reply is nearest and a
-    fitted number, else two fitted numbers.
+    Any two are tried only for a call that does not meet the condition of an earlier cause. If nothing was found, both
+    may show in every call: then also one of the few under which the reply is nearest and a fitted number, else two
+    fitted numbers.
 
     taken: the causes found so far. If there are any, only pairs that cost less than all of these cells are tried.
     ways_of: the ways that are tried for a call.
     """
-    known = dict.fromkeys(way for change in taken for way in change)
+    known = dict.fromkeys(way for cause in taken for way in cause.candidate.change)
     limit = UNEXPLAINED * len(cells) if taken else inf
 
     def changes(cell: Evidence) -> Iterator[Iterator[Change]]:
         every = _ways_below(cell, limit, ways_of)
-        single = [way for way in every if cell.distinguishes((way,), ())]
         yield (
             pair
             for one in known
             for pair in combined_with(cell, one, [*dict.fromkeys((one, *_affordable((one,), every, limit)))])
         )
+        if any(cause.holds(cell) for cause in taken):
+            return
+        single = [way for way in every if cell.distinguishes((way,), ())]
         yield (pair for pair in combinations(single, 2) if of_change(pair) < limit)
         if not taken:
             suspect = _finest(cell, cells).suspect()

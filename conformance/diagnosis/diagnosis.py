@@ -108,11 +108,15 @@ def diagnose(
     if search.can_pay(KERNEL_BITS):
         search.take(fitted(search.open_cells(), search.conforming_cells()))
     if search.can_pay(USUAL_BITS):
-        search.take(pairs(search.open_cells(), search.changes()))
+        search.take(pairs(search.open_cells(), search.causes))
     for _ in range(MAX_FURTHER):
         search.combine_open()
-        if search.causes and search.can_pay(USUAL_BITS):
-            search.take(further(search.open_cells(), search.changes()))
+        if not (search.causes and search.can_pay(USUAL_BITS)):
+            break
+        before = search.changes()
+        search.take(further(search.open_cells(), before))
+        if search.changes() == before:
+            break
     search.take(seen)
     search.take(arithmetic(search.open_cells(), search.conforming_cells()))
     search.merge()
@@ -128,7 +132,7 @@ def first_look(cells: Sequence[Evidence]) -> tuple[Cause, ...]:
     _take_plain(search, [])
     search.combine_open()
     if search.can_pay(USUAL_BITS):
-        search.take(pairs(search.open_cells(), search.changes(), plain_ways))
+        search.take(pairs(search.open_cells(), search.causes, plain_ways))
     return tuple(search.causes)
 
 
@@ -141,7 +145,7 @@ def _take_plain(search: Search, seen: Iterable[Candidate]) -> None:
         # Where a number is fitted, deviations with a name are tried as well: the simplest cells may show neither.
         named += singles(most_informative(cells), plain_ways)
         limit = search.enough(named)
-    search.take([*named, *numbers(cells, limit)], alone=True)
+    search.take([*named, *numbers(cells, limit, named)], alone=True)
 
 
 # Whether a deviation is accepted unless something else is declared.

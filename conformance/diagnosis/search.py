@@ -354,8 +354,7 @@ class Search:
         return self._holds(cause, number) and cause.candidate.explains(self.cells[number])
 
     def _holds(self, cause: Cause, number: int) -> bool:
-        cell = self.cells[number]
-        return cause.guards[0].holds(cell.facts, cell.problem)
+        return cause.holds(self.cells[number])
 
     def take(self, candidates: Iterable[Candidate], *, alone: bool = False) -> None:
         """

@@ -68,7 +68,9 @@ class Session:
     cause. suite: every case that there is, for causes that the chosen
     ones do not distinguish. plain: cases of which the plainest are asked of a subject that has no reply so far.
     replies: calls that earlier runs know. results: the same of whole workers; restore: called with each of their
-    cells. calls: what was asked of all workers. failures: worker -> why it did not start. reports: what each worker
+    cells. keeps_cases: whether what is expected of a case is kept after its last
+    call, as the diagnosis of a failing subject needs it again; only for few cases. calls: what was asked of all
+    workers. failures: worker -> why it did not start. reports: what each worker
     came to.
     """
 
@@ -88,6 +90,7 @@ class Session:
     accepts: Accepts = accepts_nothing
     accepted_way: Callable[[tuple[str, str]], bool] = lambda _: False
     closeness: Closeness = field(default_factory=Closeness)
+    keeps_cases: bool = False
     done: Mapping[Key, JudgedCell] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     reports: list[Report] = field(default_factory=list)
@@ -329,6 +332,8 @@ class Session:
             self._forget(case)
 
     def _forget(self, case: str) -> None:
+        if self.keeps_cases:
+            return
         self.judge.finish(case)
         if case in self._cases:  # the twin of a refused call may be of a case that was not chosen
             forget(self._cases[case])

@@ -55,6 +55,11 @@ def test_a_mistake_that_shows_without_a_mask_shows_with_one(one: Evidence, other
     assert shows_with_fewer(one, [other]) == expected
 
 
+def cause(decision: str, name: str) -> Cause:
+    """A cause without a condition."""
+    return Cause(Candidate(((decision, name),)), (Condition(),), ())
+
+
 def tried(cells: list[Evidence], monkeypatch: pytest.MonkeyPatch) -> tuple[list[Change], set[str]]:
     """The pairs that are found, and the cases on which they are tried."""
     explained_by, seen = Evidence.explained_by, set()
@@ -80,6 +85,15 @@ def test_the_search_ends_with_a_pair_that_explains_all_cells(monkeypatch: pytest
     assert frozenset(BOTH.items()) in {frozenset(change) for change in found}
     asked = {change for change in found if len(change) == 2}
     assert len(asked) == len(found) <= 8
+
+
+@pytest.mark.parametrize(("guard", "found"), [(Condition(), False), (Condition(dtype=["float16"]), True)])
+def test_a_pair_without_an_earlier_cause_is_sought_where_its_condition_does_not_hold(
+    guard: Condition, *, found: bool
+) -> None:
+    cells = [replace(cell(plain(*size), BOTH), found=()) for size in SIZES]
+    earlier = Cause(Candidate((("causal_mask", "ignored"),)), (guard,), ())
+    assert bool(list(pairs(cells, [earlier]))) is found
 
 
 def test_a_pair_that_shows_with_a_mask_only_is_found() -> None:
@@ -112,7 +126,7 @@ def test_of_pairs_that_explain_as_much_the_cheapest_comes_first() -> None:
     """The calls have 7 keys, so unmasked tiles of 8 or more keys do the same as an ignored causal mask."""
     both = {"key_tail": "last_dropped", "causal_mask": "ignored"}
     cells = [cell(flagged(*size), both) for size in SIZES[:3]]
-    found = [dict(each.change) for each in pairs(cells, [(("key_tail", "last_dropped"),)])]
+    found = [dict(each.change) for each in pairs(cells, [cause("key_tail", "last_dropped")])]
     assert found[0] == both
     assert {"key_tail": "last_dropped", "causal_key_tile": "shown_8"} in found
 
@@ -160,7 +174,7 @@ def test_a_second_deviation_that_only_widens_the_bound_is_no_part_of_a_pair() ->
     inexact = replace(reply(asked, sums * (1.0 + 1e-4)), found=())
     assert not inexact.explained_by((summed,))
     assert inexact.explained_by((("scale", "none"), summed))
-    assert list(pairs([inexact] * 4, [(summed,)])) == []
+    assert list(pairs([inexact] * 4, [cause(*summed)])) == []
 
 
 def test_of_deviations_with_the_same_answers_the_cheapest_is_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
