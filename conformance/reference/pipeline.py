@@ -78,7 +78,7 @@ def run(problem: Problem, steps: Steps) -> State:
     return state
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=64)
 def _after(problem: Problem, count: int) -> State:
     """Return the state after the first `count` of the operator's own steps; recent states are cached."""
     return STEPS[problem.operator][count - 1].apply(_after(problem, count - 1)) if count else begin(problem)
