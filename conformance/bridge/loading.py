@@ -50,7 +50,9 @@ class _Helpers:
 
 def load(path: Path) -> ModuleType:
     """
-    Import the adapter at `path`; a process may load only one adapter.
+    Import the adapter at `path`.
+
+    A process may load a second adapter only if it has the same helper files: those that were imported are kept.
 
     Raises:
         ImportError: the file is not a Python source file.

@@ -23,6 +23,9 @@ PROTOCOL = 1
 
 ANSWERS = ("reply", "unsupported", "error")
 
+# The kind of a message after which a worker serves another adapter, and greets again.
+LOAD = "load"
+
 
 # Fields of a call that are a number or None.
 NUMBERS = ("scale", "softcap", "dropout_p")

@@ -1,5 +1,8 @@
 """
-The worker process: loads one adapter and answers requests until the coordinator closes its side.
+The worker process: loads an adapter and answers requests until the coordinator closes its side.
+
+The coordinator may send another adapter of the same subject, such as one that declares more; then the worker greets
+again.
 
 It imports nothing but a copy of the bridge. Before the adapter is loaded, the protocol moves to private duplicates of
 file descriptors 0 and 1. From then on fd 0 is empty and fd 1 is stderr, since frameworks print.
@@ -23,7 +26,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from conformance.bridge.loading import digest, load
-from conformance.bridge.messages import PROTOCOL, answer_message, read_request
+from conformance.bridge.messages import LOAD, PROTOCOL, answer_message, read_request
 from conformance.bridge.serving import answer, error_record, evidence_of, has_lost_cuda
 from conformance.bridge.wire import Message, WireError, read, write
 
@@ -46,15 +49,19 @@ def _run() -> int:
     _offer_to_oom_killer()
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
-    try:
-        adapter, hello = _prepared(options)
-    except BaseException as error:  # noqa: BLE001 - including SystemExit: the coordinator needs the reason
-        write(answers, Message("failed", error_record(error)))
-        return 1
-    write(answers, hello)
-    if not _serve(adapter, requests, answers):
-        sys.stderr.write("worker: no call in this process can use CUDA any more\n")
-        return 1
+    load: Message | None = Message(LOAD, options)
+    while load is not None:
+        try:
+            adapter, hello = _prepared(load.fields)
+        except BaseException as error:  # noqa: BLE001 - including SystemExit: the coordinator needs the reason
+            write(answers, Message("failed", error_record(error)))
+            return 1
+        write(answers, hello)
+        try:
+            load = _serve(adapter, requests, answers)
+        except _LostCuda:
+            sys.stderr.write("worker: no call in this process can use CUDA any more\n")
+            return 1
     write(answers, Message("bye", _usage()))
     return 0
 
@@ -132,9 +139,18 @@ def _peak() -> int:
     return 0
 
 
-def _serve(adapter: ModuleType, requests: FileIO, answers: FileIO) -> bool:
-    """Answer requests until there are no more; return False if this process cannot compute any more."""
-    while (message := read(requests)) is not None:
+class _LostCuda(Exception):  # noqa: N818 - the name of what happened
+    """No call in this process can use CUDA any more."""
+
+
+def _serve(adapter: ModuleType, requests: FileIO, answers: FileIO) -> Message | None:
+    """
+    Answer requests until there are no more; return the message that asks for another adapter, if any.
+
+    Raises:
+        _LostCuda: a call failed after which this process cannot compute any more.
+    """
+    while (message := read(requests)) is not None and message.kind != LOAD:
         request = read_request(message)
         write(answers, Message("began", {"number": request.number, "cpu": time.process_time()}))
         reply = replace(answer(adapter, request), peak=_peak())
@@ -145,5 +161,5 @@ def _serve(adapter: ModuleType, requests: FileIO, answers: FileIO) -> bool:
             lean = replace(reply, status="error", outputs={}, evidence={}, reason="")
             write(answers, answer_message(replace(lean, error={**error_record(error), "stage": "adapter"})))
         if has_lost_cuda(reply):
-            return False
-    return True
+            raise _LostCuda
+    return message

@@ -202,7 +202,20 @@ def check(
         raise CheckError(f"there is no profile {request.profile!r}, only {', '.join(PROFILES)}")
     if (folder / LOG).exists():
         raise CheckError(FOLDER_IN_USE.format(folder))
-    begun = _begin_drop_in(request, folder) if request.like else _begin_own(request, folder)
+    with Pool([], request.jobs) as pool:
+        begun = (_begin_drop_in if request.like else _begin_own)(request, folder, pool)
+        return _checked(request, folder, begun, clock, watch, further_problems)
+
+
+def _checked(
+    request: CheckRequest,
+    folder: Path,
+    begun: "_Begun",
+    clock: Clock,
+    watch: RunListener,
+    further_problems: FurtherProblems,
+) -> Checked:
+    """Make the session, and finish it."""
     subjects, chosen = begun.subjects, begun.cases
     try:
         log = RunLog.create(folder / LOG)
@@ -251,11 +264,11 @@ def _finished(
     watch.total(session.total)
     limits = Limits(first=request.timeout, call=request.timeout, deaths=DEATHS, starts=1)
     stopped = False
-    with Pool(plans_of(subjects, request.jobs), request.jobs, limits) as pool:
-        try:
-            session.run(pool)
-        except StopRun:
-            stopped = True
+    begun.pool.go_on(plans_of(subjects, request.jobs), request.jobs, limits)
+    try:
+        session.run(begun.pool)
+    except StopRun:
+        stopped = True
     known = Known((), dt.datetime.now(tz=dt.UTC).date())
     little = too_little(session.logged_cells, request.min_judged) if request.is_whole and not stopped else ()
     problems = further_problems(request.is_whole and not stopped)
@@ -281,13 +294,14 @@ class _Begun:
     """
     The subjects and cases to judge, and what is known before: notes as sentences, and inconsistent decisions.
 
-    judge: knows already what is expected of the calls that were made before. mask: the function's name for its mask.
-    accepts: whether a deviation that shows beside another cause is accepted.
+    pool: may have a process that serves them. judge: knows already what is expected of the calls that were made before.
+    mask: the function's name for its mask. accepts: whether a deviation that shows beside another cause is accepted.
     """
 
     subjects: list[Subject]
     cases: list[Case]
     notes: tuple[str, ...]
+    pool: Pool
     varies: Varying = field(default_factory=dict)
     unsettled: AcceptedFailures | None = None
     judge: Judge = field(default_factory=Judge)
@@ -299,19 +313,22 @@ class _Begun:
         return self.unsettled.review(judged) if self.unsettled else Reviewed()
 
 
-def _begin_own(request: CheckRequest, folder: Path) -> _Begun:
+def _begin_own(request: CheckRequest, folder: Path, pool: Pool) -> _Begun:
     signature = request.signature or preflight(request.target, request.calling, request.timeout)
     cases = _of_dtypes(adapted(load_cases(signature.operator), signature), request.dtypes)
     chosen = _chosen(cases, request.globs)
     declared = read_declared(request.declare, slots(signature, {}), materialise(cases[0]))
     judge = Judge()
-    settled = settle(request.target, signature, declared, request.profile, (cases, chosen), request.timeout, judge)
+    settled = settle(
+        request.target, signature, declared, request.profile, (cases, chosen), request.timeout, judge, pool
+    )
     subject = write_adapter(folder, settled.files(request.target), signature.device)
     unsettled = AcceptedFailures(signature, declared)
     return _Begun(
         subjects_of([subject.adapter], signature.device),
         chosen,
         (*_old_name_notes(request, cases), *settled_notes(settled)),
+        pool,
         settled.observed.varies,
         unsettled,
         judge,
@@ -320,7 +337,7 @@ def _begin_own(request: CheckRequest, folder: Path) -> _Begun:
     )
 
 
-def _begin_drop_in(request: CheckRequest, folder: Path) -> _Begun:
+def _begin_drop_in(request: CheckRequest, folder: Path, pool: Pool) -> _Begun:
     if request.calling != Calling():
         raise CheckError(
             "--operator, --framework, --layout, --device and --map cannot be used with --as: the subject defines them"
@@ -330,7 +347,7 @@ def _begin_drop_in(request: CheckRequest, folder: Path) -> _Begun:
     chosen = _chosen(cases, request.globs)
     example = materialise(cases[0])
     subjects = adapt_drop_in(drop_in, request.target, folder, request.declare, request.profile, example)
-    return _Begun(subjects, chosen, (*_old_name_notes(request, cases), drop_in.note))
+    return _Begun(subjects, chosen, (*_old_name_notes(request, cases), drop_in.note), pool)
 
 
 def _old_name_notes(request: CheckRequest, cases: Sequence[Case]) -> Iterator[str]:

@@ -31,7 +31,7 @@ from conformance.checking.arithmetic import (
     profiles_named,
 )
 from conformance.checking.declarations import Declared
-from conformance.checking.probe_calls import BASIS, Answers, Expectations, asked_first, is_open, plan_of, probe
+from conformance.checking.probe_calls import BASIS, Answers, Expectations, asked_first, is_open, probe
 from conformance.checking.signature import Signature
 from conformance.checking.target import Target
 from conformance.deviations.catalogue import TABLE, evaluate
@@ -42,6 +42,7 @@ from conformance.diagnosis.suspect import Suspect
 from conformance.disk import scratch
 from conformance.engine.adapters import Subject, read_adapter
 from conformance.engine.judging import Judge
+from conformance.engine.pool import Pool
 from conformance.spec.case import Case
 from conformance.spec.problem import Problem
 from conformance.verdicts.compare import differs
@@ -318,12 +319,13 @@ def settle(
     cases: tuple[Sequence[Case], Sequence[Case]],
     timeout: float,
     judge: Judge,
+    pool: Pool,
 ) -> SettledFunction:
     """
     Ask plain cases and cases without consensus, and find out under which profile and dialect to judge.
 
     cases: all of the operator, and those that will be judged. judge: remembers what is expected of these calls for the
-    judged run.
+    judged run. pool: keeps the process for that run.
     """
     given = profiles_by_dtype(profile, CANDIDATES) if profile else {}
     before = SettledFunction(
@@ -331,7 +333,7 @@ def settle(
     )
     with scratch() as folder:
         subject = write_adapter(Path(folder), before.files(target), signature.device)
-        answers = probe(asked_first(*cases), subject, plan_of(subject), timeout)
+        answers = probe(asked_first(*cases), subject, pool, timeout)
     expected = Expectations(judge)
     cause = evident_cause(answers, expected, declared.dialect, PROFILES[given.get(BASIS, ordinary(BASIS))](BASIS))
     read = {**calibrated(answers, expected, declared.dialect, cause), **given}

@@ -90,11 +90,15 @@ class Probing:
         return None
 
 
-def probe(cases: Sequence[Case], subject: Subject, plan: WorkerPlan, timeout: float) -> Answers:
-    """Ask the cases of the subject and return the replies; calls without a reply are left to the judged run."""
+def probe(cases: Sequence[Case], subject: Subject, pool: Pool, timeout: float) -> Answers:
+    """
+    Ask the cases of the subject and return the replies; calls without a reply are left to the judged run.
+
+    pool: the process lives on in it.
+    """
     probing = Probing(cases, subject)
-    with Pool([plan], 1, Limits(first=timeout, call=timeout, deaths=DEATHS, starts=1)) as pool:
-        pool.run(probing.hooks())
+    pool.go_on([plan_of(subject)], 1, Limits(first=timeout, call=timeout, deaths=DEATHS, starts=1))
+    pool.run(probing.hooks(), keep=True)
     return probing.answers
 
 

@@ -17,7 +17,7 @@ from conformance.deviations.names import DIGITS, USUAL_BITS
 from conformance.diagnosis.coarser_arithmetic import CoarserArithmetic, tightest
 from conformance.diagnosis.conditions import Condition
 from conformance.diagnosis.evidence import Change, Evidence
-from conformance.diagnosis.explanation import CANONICAL, UNEXPLAINED, Way, of_change, taking, ways
+from conformance.diagnosis.explanation import CANONICAL, MAX_EXTRA_COST, UNEXPLAINED, Way, of_change, taking, ways
 from conformance.diagnosis.suspect import Suspect
 from conformance.spec.materialise import HALF
 from conformance.spec.problem import Array, Problem
@@ -32,8 +32,9 @@ HALVINGS = 6
 STEP = 1e-6
 # Relative step size below which the search stops.
 CLOSE = 1e-10
-# The same where a step hardly reduces the error, by less than the factor SLOW, to more than HOPELESS tolerances: near the
-# right number, a step removes nearly all of the error. Larger steps are tried on: they may cross a flat region.
+# The same where a step hardly reduces the error, by less than the factor SLOW, to more than HOPELESS tolerances: near
+# the right number, a step removes nearly all of the error. After a larger step the search goes on: it may cross a flat
+# region.
 STALLED = 0.1
 SLOW = 0.97
 HOPELESS = 3.0
@@ -321,13 +322,14 @@ def numbers(cells: Sequence[Evidence], limit: float = inf, named: Sequence[Candi
 
     The number is fitted again to the first cell in float64 that it does not explain, which may show it more precisely.
 
-    limit: as in `solved`. named: candidates without a number; nothing is fitted to cells that one of them explains.
+    limit: as in `solved`. named: candidates without a number; to a cell that one of them explains, only numbers are
+    fitted that cost hardly more.
     """
     found: dict[Way, None] = {}
     for cell in most_informative(cells):
-        if any(each.explains(cell) for each in named):
-            continue
-        found |= dict.fromkeys(way for way in _solved(cell, limit) if way not in cell.found)
+        least = min((each.bits for each in named if each.explains(cell)), default=inf)
+        solutions = _solved(cell, min(limit, least + MAX_EXTRA_COST))
+        found |= dict.fromkeys(way for way in solutions if way not in cell.found)
     for way in tuple(found):
         precise = (cell for cell in cells if cell.facts.dtype == "float64" and not cell.explained_by((way,)))
         found |= dict.fromkeys(each for cell in islice(precise, 1) for each in _refitted(way, cell))

@@ -145,7 +145,7 @@ def _take_plain(search: Search, seen: Iterable[Candidate]) -> None:
         # Where a number is fitted, deviations with a name are tried as well: the simplest cells may show neither.
         named += singles(most_informative(cells), plain_ways)
         limit = search.enough(named)
-    search.take([*named, *numbers(cells, limit, named)], alone=True)
+    search.take([*named, *numbers(cells, limit, search.unconditional(named))], alone=True)
 
 
 # Whether a deviation is accepted unless something else is declared.

@@ -208,6 +208,12 @@ class Search:
                 return each.bits + MAX_EXTRA_COST
         return inf
 
+    def unconditional(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """The candidates that no conforming cell contradicts, so that they need no condition."""
+        return [
+            each for each in different(candidates) if not any(each.contradicts(self.cells[n]) for n in self._conforming)
+        ]
+
     def where(self, cells: Sequence[Evidence]) -> Localisation:
         """The localisation of unexplained cells: what they have in common and conforming cells do not."""
         if not cells:

@@ -7,15 +7,17 @@ replies that it wrote before are processed first, and requests that had not begu
 
 import asyncio
 import itertools
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from conformance.bridge.messages import PROTOCOL, Answer, Request, read_answer, request_message
+from conformance.bridge.messages import LOAD, PROTOCOL, Answer, Request, read_answer, request_message
 from conformance.bridge.wire import Message, WireError
 from conformance.engine.job import Job, Limits, Outcome, Usage
-from conformance.engine.process import GRACE, Process
+from conformance.engine.process import GRACE, Process, options_of
 from conformance.engine.replies import answer_fault, hello_fault
+from conformance.engine.worker_plan import WorkerPlan
 from conformance.spec.texts import quoted
 
 # Turns of the event loop to wait after a time limit: an answer may have come while the coordinator was judging.
@@ -102,8 +104,22 @@ class Conversation:
         Raises:
             StartFailure: the worker did not become ready.
         """
+        return await self._greeting(self._process.started)
+
+    async def load(self, plan: WorkerPlan, limits: Limits) -> Mapping[str, Any]:
+        """
+        Let the worker serve the adapter of another plan under other limits, and return the fields of its new hello.
+
+        Raises:
+            StartFailure: the worker did not become ready again.
+        """
+        self._limits = limits
+        self._process.send(Message(LOAD, options_of(plan)))
+        return await self._greeting(time.monotonic())
+
+    async def _greeting(self, since: float) -> Mapping[str, Any]:
         try:
-            message = await self._next(self._process.started + self._limits.start)
+            message = await self._next(since + self._limits.start)
         except TimeoutError:
             await self._kill_overdue()
             raise StartFailure(f"was not ready after {self._limits.start:g} s") from None

@@ -4,10 +4,10 @@ import asyncio
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from conformance.bridge.messages import ANSWERS
 from conformance.disk import scratch
@@ -86,11 +86,17 @@ class Backlog:
 
 
 class WorkerQueue:
-    """Serves one plan. `launch` starts a process for it; `process` is one that was started in advance."""
+    """
+    Serves one plan.
+
+    launch: starts a process for it. process: one that was started in advance. kept: the conversation with a process
+    that was kept after it had served this plan, or one that differs in the adapter alone.
+    """
 
     def __init__(self, plan: WorkerPlan, limits: Limits, launch: Callable[[WorkerPlan], Process]) -> None:
         self.plan = plan
         self.process: Process | None = None
+        self.kept: Conversation | None = None
         self._limits = limits
         self._launch = launch
         self._backlog = Backlog()
@@ -99,14 +105,14 @@ class WorkerQueue:
         self._failed_starts = 0
         self._stderr = ""
 
-    async def run(self, hooks: Hooks) -> Report:
-        """Serve until no job is left, or until the plan is given up."""
+    async def run(self, hooks: Hooks, *, keep: bool) -> Report:
+        """Serve until no job is left, or until the plan is given up. keep: whether its process then lives on."""
         if self._is_done(hooks):
             return Report(self.plan, ())
         failure = ""
         while not failure:
             try:
-                more = await self._one_process(hooks)
+                more = await self._one_process(hooks, keep=keep)
             except StartFailure as error:
                 self._failed_starts += 1
                 if error.worth_another and self._failed_starts < self._limits.starts:
@@ -129,38 +135,60 @@ class WorkerQueue:
         self._backlog.open(hooks.jobs(self.plan, recalled))
         return not self._backlog.has_more()
 
-    async def _one_process(self, hooks: Hooks) -> "Death | bool | None":
-        """Serve with one process: how it died, True if another process is needed, None if all jobs are done."""
-        process, self.process = self.process, None
-        if process is None:
-            try:
-                process = self._launch(self.plan)
-            except OSError as error:
-                raise StartFailure(f"{self.plan.python}: {error.strerror or error}") from None
-        conversation = Conversation(process, self._limits)
+    async def _one_process(self, hooks: Hooks, *, keep: bool) -> "Death | bool | None":
+        """
+        Serve with one process, the kept one if there is one.
+
+        Returns how it died, True if another process is needed, None if all jobs are done.
+        """
+        kept, self.kept = self.kept, None
+        since = time.monotonic()
+        conversation = kept or Conversation(self._new_process(), self._limits)
         used = None
         try:
-            await conversation.open()
-            await self._greet(conversation, process, hooks)
+            if kept is None:
+                await conversation.open()
+                hello = await conversation.greet()
+            else:
+                hello = await conversation.load(self.plan, self._limits)
+            self._ready(conversation, hello, since, hooks)
             death = await conversation.serve(self._takes(), lambda job, outcome: self._judge(hooks, job, outcome))
-            if death is None:
+            if death is None and keep and not self._backlog.has_more():
+                self.kept = conversation
+            elif death is None:
                 used = await conversation.close()
+        except StartFailure:
+            if kept is None:
+                raise
+            return True  # a new process says what is wrong, if anything is
         finally:
-            used = used or await conversation.abort()
-            self._stderr = conversation.stderr[-EXCERPT:]
-            self._usage.append(replace(used, worker=self.plan.name))
+            if self.kept is None:
+                used = used or await conversation.abort()
+                self._stderr = conversation.stderr[-EXCERPT:]
+                self._usage.append(replace(used, worker=self.plan.name))
         if death is None:
             return True if self._backlog.has_more() else None
         self._deaths += 1
         self._backlog.give_back(death.not_begun)
         return death
 
-    async def _greet(self, conversation: Conversation, process: Process, hooks: Hooks) -> None:
-        hello = await conversation.greet()
+    def _new_process(self) -> Process:
+        """
+        The process that was started in advance, or a new one.
+
+        Raises:
+            StartFailure: the interpreter cannot be run.
+        """
+        process, self.process = self.process, None
+        try:
+            return process or self._launch(self.plan)
+        except OSError as error:
+            raise StartFailure(f"{self.plan.python}: {error.strerror or error}") from None
+
+    def _ready(self, conversation: Conversation, hello: Mapping[str, Any], since: float, hooks: Hooks) -> None:
         self._failed_starts = 0
-        started = Started(
-            self.plan, "ready", hello, time.monotonic() - process.started, stderr=conversation.stderr[-EXCERPT:]
-        )
+        seconds = time.monotonic() - since
+        started = Started(self.plan, "ready", hello, seconds, stderr=conversation.stderr[-EXCERPT:])
         hooks.started(started)
         if not self._backlog.opened:
             self._backlog.open(hooks.jobs(self.plan, started))
@@ -209,6 +237,7 @@ class Pool:
         self._workers = workers
         self._waits = waits
         self._queues = [WorkerQueue(plan, limits or Limits(), self._launch) for plan in plans]
+        self._runner = asyncio.Runner()
         self._folder = scratch()
         self._home = Path(self._folder.name) / "home"
         self._launched: list[Process] = []
@@ -227,30 +256,53 @@ class Pool:
         """Start as many processes as may live at once, without waiting for them."""
         self._home.mkdir()
         copy_bridge(Path(self._folder.name) / "bridge")
+        self._start_processes()
+
+    def _start_processes(self) -> None:
         for folder in {Path(queue.plan.compiled).parent for queue in self._queues if queue.plan.compiled}:
             prune(folder)
-        for queue in [queue for queue in self._queues if not self._waits(queue.plan)][: self._workers]:
+        living = sum(queue.kept is not None for queue in self._queues)
+        idle = [queue for queue in self._queues if queue.kept is None and not self._waits(queue.plan)]
+        for queue in idle[: self._workers - living]:
             try:
                 queue.process = self._launch(queue.plan)
             except OSError:
                 continue  # the queue will try again, and report what is wrong
 
-    def run(self, hooks: Hooks) -> list[Report]:
+    def go_on(self, plans: Sequence[WorkerPlan], workers: int, limits: Limits) -> None:
         """
-        Serve all plans.
+        Serve these plans from now on, whose adapters have the same helper files.
+
+        The first one gets the process that `run` has kept, if it needs nothing else but another adapter.
+        """
+        before = self._queues
+        self._workers = workers
+        self._queues = [WorkerQueue(plan, limits, self._launch) for plan in plans]
+        for old in before:
+            if old.kept is None:
+                continue
+            if self._queues[0].kept is None and _differs_in_adapter(old.plan, plans[0]):
+                self._queues[0].kept = old.kept
+            else:
+                self._runner.run(old.kept.abort())
+        self._start_processes()
+
+    def run(self, hooks: Hooks, *, keep: bool = False) -> list[Report]:
+        """
+        Serve all plans. keep: whether the processes live on, for `go_on`.
 
         Raises:
             KeyboardInterrupt: after every process has ended.
             Exception: whatever a hook raises, after every process has ended.
         """
-        return asyncio.run(self._serve(hooks))
+        return self._runner.run(self._serve(hooks, keep=keep))
 
-    async def _serve(self, hooks: Hooks) -> list[Report]:
+    async def _serve(self, hooks: Hooks, *, keep: bool) -> list[Report]:
         slots = asyncio.Semaphore(self._workers)
 
         async def in_turn(queue: WorkerQueue) -> Report:
             async with slots:
-                return await queue.run(hooks)
+                return await queue.run(hooks, keep=keep)
 
         tasks = [asyncio.create_task(in_turn(queue)) for queue in self._queues]
         try:
@@ -262,6 +314,11 @@ class Pool:
 
     def close(self) -> None:
         """Kill the processes that are still alive, and remove the copy of the bridge."""
+        for queue in self._queues:
+            if queue.kept is not None:
+                self._runner.run(queue.kept.abort())
+                queue.kept = None
+        self._runner.close()
         for process in self._launched:
             process.abandon()
         self._folder.cleanup()
@@ -276,3 +333,9 @@ class Pool:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _differs_in_adapter(one: WorkerPlan, other: WorkerPlan) -> bool:
+    """Whether a process of one plan can serve the other after it has loaded the other adapter."""
+    same = {"name": "", "adapter": Path(), "subjects": (), "part": 0, "parts": 1}
+    return replace(one, **same) == replace(other, **same)  # type: ignore[arg-type]  # of the fields' types

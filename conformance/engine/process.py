@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from conformance import bridge
 from conformance.bridge.wire import PREFIX, Message, WireError, decode, encode, lengths
@@ -122,6 +123,11 @@ def copy_bridge(folder: Path) -> Path:
     return folder
 
 
+def options_of(plan: WorkerPlan) -> dict[str, Any]:
+    """What a worker needs to know to load an adapter."""
+    return {"adapter": str(plan.adapter), "device": plan.device, "distributions": list(plan.distributions)}
+
+
 class Process:
     """A worker process, started at once outside any event loop; `attach` it to one before exchanging frames."""
 
@@ -132,12 +138,7 @@ class Process:
         Raises:
             OSError: the interpreter cannot be run.
         """
-        options = {
-            "adapter": str(plan.adapter),
-            "device": plan.device,
-            "distributions": list(plan.distributions),
-            "coordinator": os.getpid(),
-        }
+        options = {**options_of(plan), "coordinator": os.getpid()}
         self.started = time.monotonic()
         self._mark = uuid.uuid4().hex
         self._descendants: dict[int, Born] = {}

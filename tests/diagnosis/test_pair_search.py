@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from conformance.deviations.catalogue import evaluate
-from conformance.diagnosis import diagnosis
+from conformance.deviations.measured import Measured
+from conformance.diagnosis import candidates, diagnosis
 from conformance.diagnosis.candidates import Candidate, Cause, pairs, shows_with_fewer
 from conformance.diagnosis.conditions import Condition
 from conformance.diagnosis.evidence import Change, Evidence
 from conformance.diagnosis.search import Search
+from conformance.diagnosis.suspect import Suspect
 
 from .judged_cells import SIZES, bent, cell, flagged, padded, plain, reply
 
@@ -212,3 +214,26 @@ def test_a_number_of_which_few_calls_show_all_digits_explains_all() -> None:
     assert [round(float(cause.candidate.change[0][1].removeprefix("plus_")), 12) for cause in found.causes] == [
         0.693147180560
     ]
+
+
+def test_to_a_call_with_a_known_explanation_only_cheap_numbers_are_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the kinds of numbers for this call, the cheapest costs 7 bits; a missing scale costs 3."""
+    fitted: set[str] = set()
+
+    def solve(kind: Measured, _suspect: Suspect, _beside: Change) -> list[float]:
+        fitted.add(kind.decision)
+        return []
+
+    monkeypatch.setattr(candidates, "solve", solve)
+    unscaled = cell(flagged(2, 5, 7), {"scale": "none"})
+    assert list(candidates.numbers([unscaled], named=[Candidate((("scale", "none"),))])) == []
+    assert fitted == set()
+    assert list(candidates.numbers([unscaled], named=[Candidate((("causal_mask", "ignored"),))])) == []
+    assert fitted >= {"scale", "softmax_denominator", "mask_fill"}
+
+
+def test_only_what_no_conforming_call_contradicts_needs_no_condition() -> None:
+    ignored, unscaled = (Candidate((way,)) for way in (("causal_mask", "ignored"), ("scale", "none")))
+    failing = [cell(flagged(*size), {"causal_mask": "ignored"}) for size in SIZES]
+    conforming = [cell(plain(*size), {}) for size in SIZES]
+    assert Search([*failing, *conforming]).unconditional([ignored, unscaled, ignored]) == [ignored]
