@@ -4,7 +4,7 @@ import datetime as dt
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 
 from conformance import places
@@ -36,7 +36,7 @@ from conformance.engine.adapters import Subject, subjects_of
 from conformance.engine.cell_records import RunListener
 from conformance.engine.environments import our_own
 from conformance.engine.job import Limits, StopRun
-from conformance.engine.judging import Judge, Judged
+from conformance.engine.judging import Expectations, Judge, Judged
 from conformance.engine.logged_cell import LoggedKnown, Reviewed
 from conformance.engine.pool import Pool
 from conformance.engine.run_header import case_records, header
@@ -318,7 +318,7 @@ def _begin_own(request: CheckRequest, folder: Path, pool: Pool) -> _Begun:
     cases = _of_dtypes(adapted(load_cases(signature.operator), signature), request.dtypes)
     chosen = _chosen(cases, request.globs)
     declared = read_declared(request.declare, slots(signature, {}), materialise(cases[0]))
-    judge = Judge()
+    judge = Judge(expectations=_known_expectations(tuple(cases)))
     settled = settle(
         request.target, signature, declared, request.profile, (cases, chosen), request.timeout, judge, pool
     )
@@ -335,6 +335,23 @@ def _begin_own(request: CheckRequest, folder: Path, pool: Pool) -> _Begun:
         signature.mask,
         partial(is_accepted, declared),
     )
+
+
+# Maximum number of expectations that are kept for the next check of the process.
+MAX_KEPT_EXPECTATIONS = 2_000
+
+
+@lru_cache(maxsize=2)
+def _expectations_of(_cases: tuple[Case, ...]) -> Expectations:
+    return {}
+
+
+def _known_expectations(cases: tuple[Case, ...]) -> Expectations:
+    """What earlier checks of the same cases have computed: a test suite checks many functions in one process."""
+    known = _expectations_of(cases)
+    if sum(map(len, known.values())) > MAX_KEPT_EXPECTATIONS:
+        known.clear()
+    return known
 
 
 def _begin_drop_in(request: CheckRequest, folder: Path, pool: Pool) -> _Begun:

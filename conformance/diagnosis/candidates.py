@@ -316,19 +316,20 @@ def singles(cells: Iterable[Evidence], ways_of: WaysOf = ways) -> Iterator[Candi
                 yield Candidate((way,))
 
 
-def numbers(cells: Sequence[Evidence], limit: float = inf, named: Sequence[Candidate] = ()) -> Iterator[Candidate]:
+def numbers(
+    cells: Sequence[Evidence], limit: float = inf, known: Callable[[Evidence], float] = lambda _: inf
+) -> Iterator[Candidate]:
     """
     The deviations with a fitted number that explain some of these cells, each once.
 
     The number is fitted again to the first cell in float64 that it does not explain, which may show it more precisely.
 
-    limit: as in `solved`. named: candidates without a number; to a cell that one of them explains, only numbers are
-    fitted that cost hardly more.
+    limit: as in `solved`. known: returns the cost in bits of the cheapest known explanation of a cell; only numbers are
+    fitted to the cell that cost hardly more.
     """
     found: dict[Way, None] = {}
     for cell in most_informative(cells):
-        least = min((each.bits for each in named if each.explains(cell)), default=inf)
-        solutions = _solved(cell, min(limit, least + MAX_EXTRA_COST))
+        solutions = _solved(cell, min(limit, known(cell) + MAX_EXTRA_COST))
         found |= dict.fromkeys(way for way in solutions if way not in cell.found)
     for way in tuple(found):
         precise = (cell for cell in cells if cell.facts.dtype == "float64" and not cell.explained_by((way,)))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -11,6 +12,7 @@ from conformance.diagnosis.candidates import (
     Candidate,
     Cause,
     arithmetic,
+    different,
     further,
     most_informative,
     numbers,
@@ -145,7 +147,7 @@ def _take_plain(search: Search, seen: Iterable[Candidate]) -> None:
         # Where a number is fitted, deviations with a name are tried as well: the simplest cells may show neither.
         named += singles(most_informative(cells), plain_ways)
         limit = search.enough(named)
-    search.take([*named, *numbers(cells, limit, search.unconditional(named))], alone=True)
+    search.take([*named, *numbers(cells, limit, partial(search.cheapest, different(named)))], alone=True)
 
 
 # Whether a deviation is accepted unless something else is declared.

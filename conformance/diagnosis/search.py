@@ -164,6 +164,7 @@ class Search:
         self._conforming = [n for n in by_size if self.cells[n].actual is None]
         self._taken: dict[int, Candidate] = {}
         self._against: dict[Candidate, list[int]] = {}
+        self._unconditional: dict[Candidate, bool] = {}
         self._pair_shown: dict[tuple[int, int], bool] = {}
         self._contradictions: dict[tuple[int, Candidate, Candidate], bool] = {}
 
@@ -208,11 +209,17 @@ class Search:
                 return each.bits + MAX_EXTRA_COST
         return inf
 
-    def unconditional(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """The candidates that no conforming cell contradicts, so that they need no condition."""
-        return [
-            each for each in different(candidates) if not any(each.contradicts(self.cells[n]) for n in self._conforming)
-        ]
+    def cheapest(self, candidates: Iterable[Candidate], cell: Evidence) -> float:
+        """The cost in bits of the cheapest candidate that explains a cell and needs no condition; inf without one."""
+        by_cost = sorted(candidates, key=lambda each: each.bits)
+        return next((each.bits for each in by_cost if each.explains(cell) and self._is_unconditional(each)), inf)
+
+    def _is_unconditional(self, candidate: Candidate) -> bool:
+        """Whether no conforming cell contradicts a candidate."""
+        if candidate not in self._unconditional:
+            against = (candidate.contradicts(self.cells[n]) for n in self._conforming)
+            self._unconditional[candidate] = not any(against)
+        return self._unconditional[candidate]
 
     def where(self, cells: Sequence[Evidence]) -> Localisation:
         """The localisation of unexplained cells: what they have in common and conforming cells do not."""

@@ -104,6 +104,9 @@ class Judged:
 
 Result = TypeVar("Result")
 
+# What is expected, by case id and by everything else that it depends on.
+Expectations = dict[str, dict[tuple[Any, ...], Expectation]]
+
 
 class Judge:
     """
@@ -114,14 +117,15 @@ class Judge:
     counts as the canonical one.
     """
 
-    def __init__(self, *, known_first: bool = False) -> None:
+    def __init__(self, *, known_first: bool = False, expectations: Expectations | None = None) -> None:
         """
-        Start with nothing remembered.
+        Start with nothing remembered, or with the expectations of earlier judges of the same cases.
 
-        known_first: a review by a list of known deviations comes before a failure is explained.
+        known_first: a review by a list of known deviations comes before a failure is explained. expectations: is
+        extended.
         """
         self._known_first = known_first
-        self._expectations: dict[str, dict[tuple[Any, ...], Expectation]] = {}
+        self._expectations = expectations if expectations is not None else {}
         self._replies: dict[str, dict[tuple[Any, ...], Reply]] = {}
         self._likely: dict[str, Likely] = {}
 

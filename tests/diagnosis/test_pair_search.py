@@ -1,6 +1,7 @@
 """Pairs of deviations are tried on the cells with the fewest masks first, and only where they can explain more."""
 
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 import pytest
@@ -226,14 +227,16 @@ def test_to_a_call_with_a_known_explanation_only_cheap_numbers_are_fitted(monkey
 
     monkeypatch.setattr(candidates, "solve", solve)
     unscaled = cell(flagged(2, 5, 7), {"scale": "none"})
-    assert list(candidates.numbers([unscaled], named=[Candidate((("scale", "none"),))])) == []
+    assert list(candidates.numbers([unscaled], known=lambda _: Candidate((("scale", "none"),)).bits)) == []
     assert fitted == set()
-    assert list(candidates.numbers([unscaled], named=[Candidate((("causal_mask", "ignored"),))])) == []
+    assert list(candidates.numbers([unscaled])) == []
     assert fitted >= {"scale", "softmax_denominator", "mask_fill"}
 
 
-def test_only_what_no_conforming_call_contradicts_needs_no_condition() -> None:
+def test_the_cheapest_explanation_is_one_that_no_conforming_call_contradicts() -> None:
     ignored, unscaled = (Candidate((way,)) for way in (("causal_mask", "ignored"), ("scale", "none")))
     failing = [cell(flagged(*size), {"causal_mask": "ignored"}) for size in SIZES]
-    conforming = [cell(plain(*size), {}) for size in SIZES]
-    assert Search([*failing, *conforming]).unconditional([ignored, unscaled, ignored]) == [ignored]
+    without, with_flag = (Search([*failing, cell(asked(1, 5, 7), {})]) for asked in (plain, flagged))
+    assert without.cheapest([unscaled, ignored], failing[0]) == ignored.bits
+    assert without.cheapest([unscaled], failing[0]) == inf
+    assert with_flag.cheapest([ignored], failing[0]) == inf
