@@ -163,7 +163,9 @@ def see_run(folder: Path) -> None:
 
 
 def absent(kind: str, path: Path) -> UsageError:
-    """Return the error for a missing path, with the nearest name in its folder; kind: what the path should be."""
+    """Return the error for a path that is missing, with the nearest name in its folder, or that is something else."""
+    if path.exists():
+        return UsageError(f"{path} is not a {kind}")
     names = sorted(each.name for each in path.parent.glob("*"))
     near = difflib.get_close_matches(path.name, names, 1)
     hint = f"; did you mean {path.parent / near[0]}?" if near else ""

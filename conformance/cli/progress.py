@@ -77,8 +77,7 @@ class Progress:
 
     @property
     def _judged(self) -> str:
-        of = f" of {self._total:,}" if self._total is not None else ""
-        return f"{self._cells:,}{of} cells"
+        return counted(self._cells, "cell") if self._total is None else f"{self._cells:,} of {self._total:,} cells"
 
     @property
     def left(self) -> str:

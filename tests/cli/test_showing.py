@@ -188,4 +188,4 @@ def test_without_a_plan_cells_are_counted(clock: SimpleNamespace) -> None:
     with Progress(stream, name_red=False) as progress:
         clock.now = 60.0
         progress.cell(judged("fail"))
-    assert stream.getvalue() == "1 cells judged, 1 rejected, 60 s\n"
+    assert stream.getvalue() == "1 cell judged, 1 rejected, 60 s\n"

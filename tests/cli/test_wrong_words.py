@@ -52,6 +52,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         ("report reports/latest", "there is no run log here; expected a folder that `conformance run` wrote"),
         ("validate casse", "there is no case file or folder casse; did you mean cases?"),
         ("run --known konwn.yaml -a numpy.sdpa", "there is no file konwn.yaml; did you mean known.yaml?"),
+        ("run --known cases -a numpy.sdpa", "cases is not a file"),
     ],
 )
 def test_a_mistyped_word_is_told_with_the_nearest(
