@@ -142,7 +142,7 @@ def candidates(problem: Problem) -> tuple[Deviation, ...]:
     """Return all deviations that are tried on this problem: those of its mask arguments, then those of the table."""
     slots = dict.fromkeys(operand.slot for operand in problem.mask_operands)
     every = (*(row for slot in slots for row in slot_deviations(slot)), *TABLE)
-    relevant = tuple(row for row in every if row.concerns(problem) and row.tells(problem))
+    relevant = tuple(row for row in every if row.concerns(problem) and row.distinguishes(problem))
     if not problem.differentiated:
         return tuple(row for row in relevant if row.decision != softmax.RECOMPUTED)
     return tuple(row for row in relevant if keeps_gradients(row, problem))

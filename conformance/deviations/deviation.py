@@ -57,8 +57,8 @@ class Deviation:
     -> Steps. reply: Reply -> Reply. Exactly one of the first three is given, or only reply; a reply given together with
     problem is applied only if the problem changed. Every map returns the same object if the deviation does not apply.
     bounded: whether bounds hold under it. concerns: whether it can affect a problem, judged by sizes and requested
-    outputs. tells: whether a problem distinguishes it from a simpler deviation, so that it is tried there. wording:
-    sentence and remedy if `names.toml` has none.
+    outputs. distinguishes: whether a problem shows that it is not a simpler deviation, so that it is tried there.
+    wording: sentence and remedy if `names.toml` has none.
 
     Raises:
         ValueError: more than one of problem, heads and steps is given, or no map at all.
@@ -74,7 +74,7 @@ class Deviation:
     reply: ReplyMap | None = None
     bounded: bool = True
     concerns: Callable[[Problem], bool] = _any
-    tells: Callable[[Problem], bool] = _any
+    distinguishes: Callable[[Problem], bool] = _any
     wording: Words | None = None
 
     def __post_init__(self) -> None:

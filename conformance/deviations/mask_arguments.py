@@ -162,7 +162,7 @@ def slot_deviations(slot: str) -> tuple[Deviation, ...]:
         f"argument_fill[{slot}]",
         "zero_after_softmax",
         steps=zero_after_softmax_by_argument(argument(slot)),
-        tells=partial(masks_beside_others, is_own=argument(slot)),
+        distinguishes=partial(masks_beside_others, is_own=argument(slot)),
     )
     return (*rows, late)
 

@@ -91,7 +91,7 @@ def explanation(case: Case, subjects: Sequence[Subject]) -> Record:
         "expected": _expected(expected),
         "bounds": {case.dtype: _bounds(expected), **_in_float32(case)},
         "factor": FACTOR,
-        "told_apart": {key: away for key, away in found.items() if away is not None and away >= FACTOR},
+        "detected": {key: away for key, away in found.items() if away is not None and away >= FACTOR},
         "too_close": {key: away for key, away in found.items() if away is not None and away < FACTOR},
         "without_effect": [key for key, away in found.items() if away is None],
         "subjects": [_stance(case, problem, subject) for subject in subjects if case.operator in subject.operators],
@@ -207,7 +207,7 @@ def _number(value: float | str, digits: int = 6) -> str:
 
 
 def _deviations(record: Mapping[str, Any]) -> Iterator[str]:
-    distinct = [key for key in record["told_apart"] if key not in FORMS]
+    distinct = [key for key in record["detected"] if key not in FORMS]
     times = _number(record["factor"])
     yield f"Deviations that this case detects (difference at least {times} times the bound): {len(distinct)}"
     yield from _by_decision(distinct)

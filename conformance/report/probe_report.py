@@ -184,7 +184,7 @@ def _observation(decision: str, each: Observation) -> dict[str, Any]:
         "declared": [way_name(decision, name) for name in each.declared],
         "observed": seen if each.varies else seen[:1],
         "varies": each.varies,
-        "not_told_apart": [] if each.varies else [*seen[1:], *map("=".join, each.alike)],
+        "not_distinguished": [] if each.varies else [*seen[1:], *map("=".join, each.alike)],
         "cases": list(each.cases),
     }
 

@@ -75,8 +75,8 @@ def test_as_json_every_deviation_has_its_distance(project: Path) -> None:
     }
     assert found["expected"]["weights"]["first"] == pytest.approx([1 / 3] * 4)
     assert found["bounds"]["float32"]["output"]["coverage"] == 1.0
-    assert found["told_apart"]["arguments=key_as_value"] >= found["factor"]
-    assert found["told_apart"]["result_dtype=float64"] == "inf"
+    assert found["detected"]["arguments=key_as_value"] >= found["factor"]
+    assert found["detected"]["result_dtype=float64"] == "inf"
     assert found["too_close"]["scale=seq_len"] == 0.0, "logits of 0 tell no scale apart"
     assert "causal_alignment=bottom_right" in found["without_effect"]
     dense, plain = sorted(found["subjects"], key=lambda each: -len(each["subject"]))
