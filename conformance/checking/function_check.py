@@ -80,7 +80,7 @@ class AcceptedFailures:
             self._seen.setdefault(("gets calls for which no useful error bound exists", OF_BOUND), []).append(
                 judged.case
             )
-            return Reviewed(LoggedKnown(reason=OF_BOUND, entry="conformance check"))
+            return Reviewed(LoggedKnown(reason=OF_BOUND, link="", entry="conformance check"))
         if verdict is None or verdict.verdict != "fail" or verdict.explanation is None:
             return Reviewed()
         explanation = verdict.explanation

@@ -233,8 +233,11 @@ class LoggedCell(LogRecord):
         return self.declared.dialect if self.declared is not None else ()
 
     def record(self) -> dict[str, Any]:
-        """The record for the log. A field with its default value is left out."""
-        return {"type": "cell", **self.model_dump(by_alias=True, exclude_defaults=True)}
+        """The record for the log, without fields that do not apply: those with their default value."""
+        fields = type(self).model_fields
+        absent = {name for name, field in fields.items() if getattr(self, name) == field.default}
+        absent -= {"ties"} if self.explanation is not None else set()
+        return {"type": "cell", **self.model_dump(by_alias=True, exclude_unset=True, exclude=absent)}
 
 
 @lru_cache(maxsize=1024)

@@ -149,12 +149,13 @@ class PendingCell:
     def _logged_pattern(self, read: Mapping[str, Array], odd: tuple[str, ...] | None) -> LoggedPattern:
         """How many weights are beyond their bound, or why they were not read. odd: facts about them."""
         if not read:
-            calls = len(self.read) if self.read or self.not_read else None
-            return LoggedPattern(calls=calls, not_read=self.not_read, odd=odd if calls is not None else None)
+            if not self.read and not self.not_read:
+                return LoggedPattern()
+            return _with_odd(LoggedPattern(calls=len(self.read), not_read=self.not_read), odd)
         expected, actual, tolerance = (read[f"pattern.{name}"] for name in ("expected", "actual", "tolerance"))
         used = budgets(abs(actual - expected), tolerance)
         beyond = int((~(used <= 1.0)).sum())
-        return LoggedPattern(calls=len(self.read), beyond=beyond, elements=int(used.size), odd=odd)
+        return _with_odd(LoggedPattern(calls=len(self.read), beyond=beyond, elements=int(used.size)), odd)
 
     def _odd(self, judged: Judged, arrays: Mapping[str, Array]) -> tuple[str, ...] | None:
         """Facts about the effective weights, or about the returned ones if only these are wrong; None if unknown."""
@@ -282,8 +283,15 @@ def _non_reproducible(judged: Judged, found: Repetition) -> Judged:
     return settled if judged.verdict == "error" else replace(settled, verdict="fail", klass=found.found)
 
 
+def _with_odd(pattern: LoggedPattern, odd: tuple[str, ...] | None) -> LoggedPattern:
+    return pattern if odd is None else pattern.model_copy(update={"odd": odd})
+
+
 def _logged_repetition(found: Repetition | None) -> LoggedRepetition:
-    return LoggedRepetition() if found is None else LoggedRepetition.model_validate(found, from_attributes=True)
+    if found is None:
+        return LoggedRepetition()
+    logged = LoggedRepetition(found=found.found, again=found.again, alone=found.alone)
+    return logged.model_copy(update={"reason": found.reason}) if found.reason else logged
 
 
 def _logged_relation(found: Relation) -> LoggedRelation:

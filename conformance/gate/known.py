@@ -69,14 +69,11 @@ class Tally:
     def known(self) -> LoggedKnown:
         """What the record of an accepted cell says of the entry."""
         entry = self.entry
+        known = LoggedKnown(reason=entry.reason, link=entry.link, entry=self.origin)
         decisions = entry.delta.decisions if entry.delta else {}
-        return LoggedKnown(
-            reason=entry.reason,
-            link=entry.link,
-            entry=self.origin,
-            versions=entry.versions,
-            decisions=tuple(f"{each}={name}" for each, name in decisions.items()),
-        )
+        stated = {"versions": entry.versions} if entry.versions else {}
+        named = {"decisions": tuple(f"{each}={name}" for each, name in decisions.items())} if decisions else {}
+        return known.model_copy(update={**stated, **named})
 
     def __str__(self) -> str:
         return f"{self.origin} ({' or '.join(self.entry.subject)}): {self.entry.reason}"
