@@ -237,6 +237,7 @@ class LoggedCell(LogRecord):
         fields = type(self).model_fields
         absent = {name for name, field in fields.items() if getattr(self, name) == field.default}
         absent -= {"ties"} if self.explanation is not None else set()
+        absent -= {"route"} if self.compiles is not None else set()  # of a call, perhaps without a mask
         return {"type": "cell", **self.model_dump(by_alias=True, exclude_unset=True, exclude=absent)}
 
 

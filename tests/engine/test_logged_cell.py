@@ -104,6 +104,20 @@ def test_a_zero_and_a_false_that_say_something_are_in_the_log() -> None:
     assert (record["class"], record["error"]["type"]) == ("semantic", "ValueError")
 
 
+def test_an_empty_part_of_what_applies_is_in_the_log() -> None:
+    declared = LoggedDeclaration(profile={}, dialect=(), evidence="")
+    explanation = LoggedExplanation(decision="scale", name="none", sentence="does not scale", remedy="")
+    empty: dict[str, tuple[()]] = {"ties": (), "route": ()}
+    cell = LEAST.model_copy(update={"declared": declared, "explanation": explanation, "compiles": False, **empty})
+    assert cell.record() == {
+        **LEAST.record(),
+        "declared": {"profile": {}, "dialect": (), "evidence": ""},
+        "explanation": {"decision": "scale", "name": "none", "sentence": "does not scale", "remedy": ""},
+        "compiles": False,
+        **empty,
+    }
+
+
 def test_an_unknown_key_is_ignored_and_a_wrong_value_is_not() -> None:
     assert LoggedCell.model_validate({**LEAST.record(), "of_a_later_release": 1}) == LEAST
     with pytest.raises(ValidationError, match="verdict"):
