@@ -59,7 +59,7 @@ def _run() -> int:
         write(answers, hello)
         try:
             load = _serve(adapter, requests, answers)
-        except _LostCuda:
+        except _LostCudaError:
             sys.stderr.write("worker: no call in this process can use CUDA any more\n")
             return 1
     write(answers, Message("bye", _usage()))
@@ -139,7 +139,7 @@ def _peak() -> int:
     return 0
 
 
-class _LostCuda(Exception):  # noqa: N818 - the name of what happened
+class _LostCudaError(Exception):
     """No call in this process can use CUDA any more."""
 
 
@@ -148,7 +148,7 @@ def _serve(adapter: ModuleType, requests: FileIO, answers: FileIO) -> Message | 
     Answer requests until there are no more; return the message that asks for another adapter, if any.
 
     Raises:
-        _LostCuda: a call failed after which this process cannot compute any more.
+        _LostCudaError: a call failed after which this process cannot compute any more.
     """
     while (message := read(requests)) is not None and message.kind != LOAD:
         request = read_request(message)
@@ -161,5 +161,5 @@ def _serve(adapter: ModuleType, requests: FileIO, answers: FileIO) -> Message | 
             lean = replace(reply, status="error", outputs={}, evidence={}, reason="")
             write(answers, answer_message(replace(lean, error={**error_record(error), "stage": "adapter"})))
         if has_lost_cuda(reply):
-            raise _LostCuda
+            raise _LostCudaError
     return message

@@ -173,7 +173,7 @@ def _outputs(judged: Judged) -> Iterator[LoggedOutput]:
     for each in judged.judgement.outputs if judged.judgement is not None else ():
         dtype = judged.actual[each.output].dtype
         about = {"output": each.output, "verdict": each.verdict, "budget": each.budget, "message": each.message}
-        yield LoggedOutput(**about, dtype=dtype, **each.numbers)  # type: ignore[arg-type]  # pydantic checks it
+        yield LoggedOutput.model_validate({**about, "dtype": dtype, **each.numbers})
 
 
 def _declared(cell: Cell, outcome: Outcome) -> LoggedDeclaration | None:

@@ -159,9 +159,13 @@ class PendingCell:
 
     def _odd(self, judged: Judged, arrays: Mapping[str, Array]) -> tuple[str, ...] | None:
         """Facts about the effective weights, or about the returned ones if only these are wrong; None if unknown."""
-        if self.is_non_reproducible or not _is_unexplained(judged) or judged.declared is None:
+        if (
+            self.is_non_reproducible
+            or not _is_unexplained(judged)
+            or judged.declared is None
+            or judged.judgement is None
+        ):
             return None
-        assert judged.judgement is not None  # noqa: S101 - its numbers are wrong, so they were judged
         wrong = {each.output for each in judged.judgement.outputs if each.verdict == "fail"}
         name = "pattern" if "output" in wrong else "weights"
         sides = [arrays.get(f"{name}.{side}", np.empty(0)) for side in ("expected", "actual", "tolerance")]

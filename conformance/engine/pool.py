@@ -337,5 +337,5 @@ class Pool:
 
 def _differs_in_adapter(one: WorkerPlan, other: WorkerPlan) -> bool:
     """Whether a process of one plan can serve the other after it has loaded the other adapter."""
-    same = {"name": "", "adapter": Path(), "subjects": (), "part": 0, "parts": 1}
-    return replace(one, **same) == replace(other, **same)  # type: ignore[arg-type]  # of the fields' types
+    first, second = (replace(plan, name="", adapter=Path(), subjects=(), part=0, parts=1) for plan in (one, other))
+    return first == second

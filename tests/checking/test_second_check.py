@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from conformance.bridge.profile import Profile
 from conformance.checking import function_check
 from conformance.checking.function_check import Checked
+from conformance.deviations.deviation import Dialect
 from conformance.engine import judging
-from conformance.verdicts.expectation import expect
+from conformance.spec.problem import Problem
+from conformance.verdicts.expectation import Expectation, expect
 
 Check = Callable[..., Checked]
 
@@ -22,9 +25,9 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     function_check._expectations_of.cache_clear()
     count = [0]
 
-    def counted(*arguments: object) -> object:
+    def counted(problem: Problem, dialect: Dialect, profile: Profile) -> Expectation:
         count[0] += 1
-        return expect(*arguments)  # type: ignore[arg-type]  # passed on
+        return expect(problem, dialect, profile)
 
     monkeypatch.setattr(judging, "expect", counted)
     return count
