@@ -36,7 +36,7 @@ from conformance.engine.adapters import Subject, subjects_of
 from conformance.engine.cell_records import RunListener
 from conformance.engine.environments import our_own
 from conformance.engine.job import Limits, StopRun
-from conformance.engine.judging import Expectations, Judge, Judged
+from conformance.engine.judging import Judge, Judged, KnownExpectations
 from conformance.engine.logged_cell import LoggedKnown, Reviewed
 from conformance.engine.pool import Pool
 from conformance.engine.run_header import case_records, header
@@ -342,11 +342,11 @@ MAX_KEPT_EXPECTATIONS = 2_000
 
 
 @lru_cache(maxsize=2)
-def _expectations_of(_cases: tuple[Case, ...]) -> Expectations:
+def _expectations_of(_cases: tuple[Case, ...]) -> KnownExpectations:
     return {}
 
 
-def _known_expectations(cases: tuple[Case, ...]) -> Expectations:
+def _known_expectations(cases: tuple[Case, ...]) -> KnownExpectations:
     """What earlier checks of the same cases have computed: a test suite checks many functions in one process."""
     known = _expectations_of(cases)
     if sum(map(len, known.values())) > MAX_KEPT_EXPECTATIONS:

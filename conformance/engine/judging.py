@@ -105,7 +105,7 @@ class Judged:
 Result = TypeVar("Result")
 
 # What is expected, by case id and by everything else that it depends on.
-Expectations = dict[str, dict[tuple[Any, ...], Expectation]]
+KnownExpectations = dict[str, dict[tuple[Any, ...], Expectation]]
 
 
 class Judge:
@@ -117,7 +117,7 @@ class Judge:
     counts as the canonical one.
     """
 
-    def __init__(self, *, known_first: bool = False, expectations: Expectations | None = None) -> None:
+    def __init__(self, *, known_first: bool = False, expectations: KnownExpectations | None = None) -> None:
         """
         Start with nothing remembered, or with the expectations of earlier judges of the same cases.
 
