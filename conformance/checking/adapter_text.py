@@ -269,10 +269,12 @@ def declare(facts: Facts) -> Declaration:
 _IMPORTED = "module = importlib.import_module({module})"
 
 _BY_PATH = """\
-specification = importlib.util.spec_from_file_location({private}, {path})
-module = importlib.util.module_from_spec(specification)
-sys.modules[{private}] = module
-specification.loader.exec_module(module)"""
+module = sys.modules.get({private})  # the inspection may have loaded it
+if module is None:
+    specification = importlib.util.spec_from_file_location({private}, {path})
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[{private}] = module
+    specification.loader.exec_module(module)"""
 
 
 def function_text(target: Target, here: str, method: str = "") -> str:

@@ -3,6 +3,7 @@
 import datetime as dt
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -27,7 +28,7 @@ from conformance.checking.check_report import (
 from conformance.checking.declarations import Declared, read_declared
 from conformance.checking.drop_in import adapt_drop_in, find_drop_in
 from conformance.checking.observation import Varying, is_accepted, settle, write_adapter
-from conformance.checking.preflight import Calling, preflight
+from conformance.checking.preflight import Calling, Inspection, inspecting, preflight
 from conformance.checking.probe_calls import plans_of
 from conformance.checking.signature import Signature, parameters_of, read_signature
 from conformance.checking.target import CheckError, Target
@@ -111,7 +112,7 @@ DEATHS = 2
 
 @dataclass(frozen=True)
 class CheckRequest:
-    """The options of `conformance check`; signature: the result of the plain call, if it was made already."""
+    """The options of `conformance check`; inspection: of the function, if it has begun already."""
 
     target: Target
     like: str | None = None
@@ -124,7 +125,7 @@ class CheckRequest:
     min_judged: float = MIN_JUDGED
     stop: bool = False
     jobs: int = 1
-    signature: Signature | None = None
+    inspection: Inspection | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -202,8 +203,7 @@ def check(
         raise CheckError(f"there is no profile {request.profile!r}, only {', '.join(PROFILES)}")
     if (folder / LOG).exists():
         raise CheckError(FOLDER_IN_USE.format(folder))
-    with Pool([], request.jobs) as pool:
-        begun = (_begin_drop_in if request.like else _begin_own)(request, folder, pool)
+    with _begun(request, folder) as begun:
         return _checked(request, folder, begun, clock, watch, further_problems)
 
 
@@ -313,8 +313,21 @@ class _Begun:
         return self.unsettled.review(judged) if self.unsettled else Reviewed()
 
 
-def _begin_own(request: CheckRequest, folder: Path, pool: Pool) -> _Begun:
-    signature = request.signature or preflight(request.target, request.calling, request.timeout)
+@contextmanager
+def _begun(request: CheckRequest, folder: Path) -> Iterator[_Begun]:
+    """Begin a check. All processes end with the block, except those of an inspection that had begun before."""
+    if request.like:
+        with Pool([], request.jobs) as pool:
+            yield _begin_drop_in(request, folder, pool)
+    elif request.inspection is not None:
+        yield _begin_own(request, folder, request.inspection)
+    else:
+        with inspecting(request.target, request.calling, request.timeout) as inspection:
+            yield _begin_own(request, folder, inspection)
+
+
+def _begin_own(request: CheckRequest, folder: Path, inspection: Inspection) -> _Begun:
+    signature, pool = inspection.signature(), inspection.pool
     cases = _of_dtypes(adapted(load_cases(signature.operator), signature), request.dtypes)
     chosen = _chosen(cases, request.globs)
     declared = read_declared(request.declare, slots(signature, {}), materialise(cases[0]))

@@ -1,19 +1,17 @@
 """
-Inspect the function to check in a separate process: load it, read its parameters, make plain calls.
+Inspect the function to check: load it, read its parameters, make plain calls.
 
-This module runs as a program. The request is JSON on stdin. The answer is JSON in the file argv[1], because the
-function may print. An error is an answer too: `{"error": "..."}`.
+This module runs in the worker that later serves the judged calls, so that a framework is imported once.
 """
 
 import contextlib
 import importlib
 import importlib.util
 import inspect
-import json
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -26,15 +24,12 @@ from conformance.checking.trial import OF_DEVICES, SEED, SIZES, Trial, device_hi
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def main() -> None:
-    """Answer one request."""
-    request = json.load(sys.stdin)
-    with contextlib.redirect_stdout(sys.stderr):
-        try:
-            answer: dict[str, Any] = {"signature": asdict(look(request))}
-        except CheckError as error:
-            answer = {"error": str(error)}
-    Path(sys.argv[1]).write_text(json.dumps(answer), encoding="utf-8")
+def inspected(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The signature of the function, or why it cannot be called: `{"error": "..."}`."""
+    try:
+        return {"signature": asdict(look(request))}
+    except CheckError as error:
+        return {"error": str(error)}
 
 
 def look(request: Mapping[str, Any]) -> Signature:
@@ -194,6 +189,7 @@ def load(request: Mapping[str, Any]) -> tuple[Any, str]:
     """
     sys.dont_write_bytecode = True
     sys.path.insert(0, request["folder"])
+    os.chdir(request["here"])
     try:
         if "." in request["module"]:
             module: ModuleType = importlib.import_module(request["module"])
@@ -288,7 +284,3 @@ def _packages(values: Any) -> Iterator[str]:
 
 def _installed() -> list[str]:
     return [each for each in ("torch", "jax") if importlib.util.find_spec(each) is not None]
-
-
-if __name__ == "__main__":
-    main()

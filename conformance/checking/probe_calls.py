@@ -10,6 +10,7 @@ import numpy as np
 
 from conformance.bounds.outputs import UnderivedBound
 from conformance.bridge.profile import Profile
+from conformance.checking.preflight import import_paths
 from conformance.deviations.deviation import Dialect
 from conformance.diagnosis.behaviour_profile import Probe
 from conformance.engine.adapters import Subject
@@ -43,12 +44,6 @@ def plan_of(*subjects: Subject) -> WorkerPlan:
     """
     (plan,) = plan_workers(subjects, {"default": our_own()}, keep_compiled=True)
     return replace(plan, env={**plan.env, **import_paths(os.environ.get("PYTHONPATH", "").split(os.pathsep))})
-
-
-def import_paths(paths: Sequence[str]) -> dict[str, str]:
-    """Return the environment variables that let a worker, which runs in another folder, import what the user can."""
-    absolute = [os.path.abspath(path) for path in paths if path]  # noqa: PTH100 - the path need not exist
-    return {"PYTHONNOUSERSITE": "", "PYTHONPATH": os.pathsep.join(absolute)}
 
 
 # The dtype with most cases, and with little doubt about the arithmetic.

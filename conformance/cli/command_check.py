@@ -1,29 +1,31 @@
 """
-The first step of `conformance check`: one plain call.
+The first step of `conformance check`: start to inspect the function.
 
-This module imports nothing that only judging needs, so a function that cannot be called is reported at once.
+What only judging needs is imported while the function is loaded and called in its worker.
 """
 
 import argparse
 import importlib
 from collections.abc import Callable
+from contextlib import ExitStack
 
-from conformance.checking.preflight import Calling, parse_mapping, preflight
+from conformance.checking.preflight import Calling, inspecting, parse_mapping
 from conformance.checking.target import CheckError, parse_target
 from conformance.cli.argument_parser import UsageError
 
 
-def preflight_check(arguments: argparse.Namespace) -> int:
-    """Call the function once, then judge it, and return the exit code."""
-    arguments.signature = None
-    try:
-        if arguments.target is not None and arguments.example is None and arguments.like is None:
-            target = parse_target(arguments.target)
-            arguments.signature = preflight(target, calling_of(arguments), arguments.timeout)
-    except CheckError as error:
-        raise UsageError(str(error)) from error
-    judge: Callable[[argparse.Namespace], int] = importlib.import_module("conformance.cli.function_judging").check
-    return judge(arguments)
+def inspect_and_judge(arguments: argparse.Namespace) -> int:
+    """Inspect the function, then judge it, and return the exit code."""
+    arguments.inspection = None
+    with ExitStack() as stack:
+        try:
+            if arguments.target is not None and arguments.example is None and arguments.like is None:
+                begun = inspecting(parse_target(arguments.target), calling_of(arguments), arguments.timeout)
+                arguments.inspection = stack.enter_context(begun)
+        except CheckError as error:
+            raise UsageError(str(error)) from error
+        judge: Callable[[argparse.Namespace], int] = importlib.import_module("conformance.cli.function_judging").check
+        return judge(arguments)
 
 
 def calling_of(arguments: argparse.Namespace) -> Calling:

@@ -159,7 +159,7 @@ def _judged(arguments: argparse.Namespace, baseline: BaselineOption) -> Checked:
         min_judged=arguments.min_judged,
         stop=arguments.stop,
         jobs=arguments.jobs,
-        signature=arguments.signature,
+        inspection=arguments.inspection,
     )
     folder = _folder(arguments.out)
     try:

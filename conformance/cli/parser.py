@@ -145,7 +145,7 @@ def add_run(commands: Commands, name: str, summary: str) -> None:
 def add_check(commands: Commands) -> None:
     """Add `check`."""
     parser = command(commands, "check", "judge a function of your own", "check mine.py:attention")
-    parser.set_defaults(command="command_check:preflight_check")
+    parser.set_defaults(command="command_check:inspect_and_judge")
     parser.add_argument(
         "target", nargs="?", metavar="FILE:FUNCTION", help="a function at the top level of a file (docs/check.md)"
     )

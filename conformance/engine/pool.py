@@ -214,12 +214,16 @@ class WorkerQueue:
             hooks.judged(job, Outcome("not_run", reason=f"its worker {failure}"))
 
 
+# What introduces the name of the module that was being imported when a process died.
+OF_IMPORT = ", while it imported "
+
+
 def _where(stderr: str) -> str:
     """Name the module that was being imported when a process died, as Python's fault handler reports it."""
     imported = re.search(r'File "([^"]+)", line \d+ in <module>', stderr)
     if imported is None:
         return ""
-    return f", while it imported {imported[1]}: the installed package is broken, or its versions do not fit together"
+    return f"{OF_IMPORT}{imported[1]}: the installed package is broken, or its versions do not fit together"
 
 
 class Pool:
@@ -336,6 +340,12 @@ class Pool:
 
 
 def _differs_in_adapter(one: WorkerPlan, other: WorkerPlan) -> bool:
-    """Whether a process of one plan can serve the other after it has loaded the other adapter."""
-    first, second = (replace(plan, name="", adapter=Path(), subjects=(), part=0, parts=1) for plan in (one, other))
-    return first == second
+    """
+    Whether a process of one plan can serve the other after it has loaded the other adapter.
+
+    Where the other compiles nothing that is worth keeping, it does not matter where that would be kept.
+    """
+    first, second = (
+        replace(plan, name="", adapter=Path(), subjects=(), distributions=(), part=0, parts=1) for plan in (one, other)
+    )
+    return first == replace(second, compiled=second.compiled or first.compiled)

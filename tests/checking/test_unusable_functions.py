@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance.checking import signature
+from conformance.checking import preflight, signature
 from conformance.checking.function_check import Checked
-from conformance.checking.target import CheckError
+from conformance.checking.target import CheckError, parse_target
 from conformance.gate import decision
 
 from .door_tables import table
@@ -67,6 +67,25 @@ def test_what_cannot_be_called_is_told_once(checked: Check, tmp_path: Path, name
     with pytest.raises(CheckError) as caught:
         checked(f"{tmp_path / 'mine.py'}:attend")
     assert re.search(said, str(caught.value), re.DOTALL), str(caught.value)
+
+
+ENDINGS = {
+    "crashes": ("ctypes.string_at(0)", r"was killed by SIGSEGV before it was ready, in line 4 of mine\.py$"),
+    "exits": ("os._exit(5)", r"exited with code 5 before it was ready$"),
+    "hangs": ("time.sleep(100)", r"was not ready after 3 s, in line 4 of mine\.py$"),
+}
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_a_plain_call_that_ends_or_blocks_the_process_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(preflight, "PATIENCE", 2.0)
+    body, said = ENDINGS[name]
+    (tmp_path / "mine.py").write_text(f"import ctypes, os, time\n\ndef attend(q, k, v):\n    {body}\n", "utf-8")
+    target = parse_target(f"{tmp_path / 'mine.py'}:attend")
+    with pytest.raises(CheckError, match=f"^attend cannot be called: its process {said}"):
+        preflight.preflight(target, preflight.Calling(), 1.0)
 
 
 @pytest.mark.frameworks
