@@ -56,7 +56,19 @@ def test_a_kept_process_serves_another_adapter(asked: Any, plan_of: Plans, tmp_p
     assert [len(run.reports[0].usage) for run in (before, after)] == [0, 1]
 
 
-@pytest.mark.parametrize("change", [{"env": {"OTHER": "1"}}, {"distributions": ()}])
+@pytest.mark.parametrize("change", [{"distributions": ()}, {"name": "other"}, {"compiled": ""}])
+def test_a_plan_that_differs_in_what_the_process_does_not_see_gets_it_too(
+    asked: Any, plan_of: Plans, patient: Limits, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    first = replace(plan_of("liar.py", "honest"), compiled=str(tmp_path))
+    with Pool([first], 1, patient) as pool:
+        _, pids = asked(pool, keep=True)
+        pool.go_on([replace(first, **change)], 1, patient)
+        _, same = asked(pool, keep=False)
+    assert pids == same
+
+
+@pytest.mark.parametrize("change", [{"env": {"OTHER": "1"}}, {"compiled": "elsewhere"}, {"environment": "old"}])
 def test_a_plan_that_needs_another_process_gets_one(
     asked: Any, plan_of: Plans, patient: Limits, change: dict[str, Any]
 ) -> None:
