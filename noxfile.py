@@ -61,6 +61,14 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def measurements(session: nox.Session) -> None:
+    """Run the long tests that `nox -s tests` leaves out: more functions to check, more pairs to port between."""
+    install_frameworks(session, "all,equinox,tests")
+    words = ("-m", "measurement", *session.posargs)
+    session.run("python", "-m", "pytest", *SIDE_BY_SIDE, *words, env={"OMP_NUM_THREADS": "1"})
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Check style, format, and import directions."""
     install(session, "ruff", "import-linter", "-e", ".")

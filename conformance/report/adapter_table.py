@@ -6,7 +6,7 @@ the source text.
 """
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,14 +122,9 @@ def written(path: Path) -> Written:
     """Read from the source text of an adapter which deviations it can declare and which refusals it can raise."""
     modules = [ast.parse(file.read_bytes(), str(file)) for file in sources(path)]
     texts = dict(pair for module in reversed(modules) for pair in _texts(module))
-    parts = _reachable(modules)
-    calls = [
-        (call, texts | given)
-        for part in parts
-        for given in _given(part, parts)
-        for call in ast.walk(part)
-        if isinstance(call, ast.Call)
-    ]
+    of_part = {part: [node for node in ast.walk(part) if isinstance(node, ast.Call)] for part in _reachable(modules)}
+    every = [call for calls in of_part.values() for call in calls]
+    calls = [(call, texts | given) for part in of_part for given in _given(part, every) for call in of_part[part]]
     deviations = [_pair(call, known) for call, known in calls if _name(call) == "Deviation" and len(call.args) > 1]
     refusals = [_text(call.args[0], known) for call, known in calls if _name(call) == "Unsupported" and call.args]
     return Written(tuple(dict.fromkeys(deviations)), tuple(dict.fromkeys(refusals)))
@@ -150,16 +145,15 @@ def _literal(node: ast.expr) -> str:
     return ", ".join(texts) if all(texts) else ""
 
 
-def _given(part: ast.AST, parts: list[ast.AST]) -> list[dict[str, str]]:
-    """For each call of a function: its parameters that are given a literal text, with that text."""
+def _given(part: ast.AST, calls: Sequence[ast.Call]) -> list[dict[str, str]]:
+    """For each call of a function: its parameters that are given a literal text, with that text. calls: all calls."""
     if not isinstance(part, ast.FunctionDef):
         return [{}]
     names = [parameter.arg for parameter in part.args.args]
-    nodes = (node for each in parts for node in ast.walk(each))
-    calls = [node for node in nodes if isinstance(node, ast.Call) and _name(node) == part.name]
     found = [
         {name: text for name, value in zip(names, call.args, strict=False) if (text := _literal(value))}
         for call in calls
+        if _name(call) == part.name
     ]
     return found or [{}]
 

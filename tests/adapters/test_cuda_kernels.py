@@ -1,31 +1,48 @@
 """What torch.sdpa declines on CUDA: the calls that PyTorch says a kernel cannot take. Runs without a GPU."""
 
+import importlib
 from typing import Any
 
 import pytest
-import torch
 
-from adapters import torch_sdpa
 from conformance.bridge import Unsupported
 
+pytestmark = pytest.mark.frameworks
 
+KERNELS = ("flash", "efficient", "cudnn")
+
+
+@pytest.fixture
+def torch_sdpa() -> Any:
+    """The adapter, which imports PyTorch: that takes seconds, so not when tests are collected."""
+    return importlib.import_module("adapters.torch_sdpa")
+
+
+@pytest.fixture
 def inputs() -> dict[str, Any]:
     """Return query, key and value with batch 2, 3 heads, 5 queries, 7 keys and head_dim 11."""
-    return {name: torch.zeros(2, 3, length, 11) for name, length in (("query", 5), ("key", 7), ("value", 7))}
+    zeros = importlib.import_module("torch").zeros
+    return {name: zeros(2, 3, length, 11) for name, length in (("query", 5), ("key", 7), ("value", 7))}
 
 
 ARGUMENTS = {"attn_mask": None, "is_causal": True, "scale": None, "enable_gqa": False}
 
 
-@pytest.mark.parametrize("variant", torch_sdpa.CAN_USE)
-def test_what_a_kernel_cannot_take_is_declined(variant: str) -> None:
+def test_every_kernel_that_can_be_asked_about_is_here(torch_sdpa: Any) -> None:
+    assert tuple(torch_sdpa.CAN_USE) == KERNELS
+
+
+@pytest.mark.parametrize("variant", KERNELS)
+def test_what_a_kernel_cannot_take_is_declined(torch_sdpa: Any, inputs: dict[str, Any], variant: str) -> None:
     # On the CPU, PyTorch says that no CUDA kernel can be used.
     name = torch_sdpa.CAN_USE[variant].__name__
     with pytest.raises(Unsupported, match=rf"cannot take the call: torch\.backends\.cuda\.{name} is False$"):
-        torch_sdpa._decline_unless_usable(variant, inputs(), ARGUMENTS)
+        torch_sdpa._decline_unless_usable(variant, inputs, ARGUMENTS)
 
 
-def test_pytorch_is_asked_about_the_call_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pytorch_is_asked_about_the_call_itself(
+    torch_sdpa: Any, inputs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[Any] = []
 
     def usable(params: Any) -> bool:
@@ -33,7 +50,7 @@ def test_pytorch_is_asked_about_the_call_itself(monkeypatch: pytest.MonkeyPatch)
         return True
 
     monkeypatch.setitem(torch_sdpa.CAN_USE, "cudnn", usable)
-    torch_sdpa._decline_unless_usable("cudnn", inputs(), ARGUMENTS)
+    torch_sdpa._decline_unless_usable("cudnn", inputs, ARGUMENTS)
     (params,) = asked
     assert [each.shape for each in (params.query, params.key, params.value)] == [(2, 3, n, 11) for n in (5, 7, 7)]
     assert (params.is_causal, params.attn_mask, params.enable_gqa) == (True, None, False)

@@ -6,7 +6,7 @@ Correct programs raise no false alarm, and small errors are caught (docs/toleran
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import cycle, product
 from typing import Any
 
 import numpy as np
@@ -314,8 +314,11 @@ def test_truncated_products_are_no_correct_rounding() -> None:
     assert any(seen)
 
 
-@pytest.mark.parametrize("attend", [naive, online])
-@pytest.mark.parametrize("name", PROFILES)
+# Each profile with one of the two algorithms in turn, where every combination would take long.
+IN_TURN = list(zip(PROFILES, cycle([naive, online]), strict=False))
+
+
+@pytest.mark.parametrize(("name", "attend"), IN_TURN)
 @pytest.mark.parametrize("operator", PROGRAMS)
 def test_a_capped_program_is_no_false_alarm_either(operator: str, name: str, attend: Attend) -> None:
     profile = PROFILES[name]
@@ -397,8 +400,7 @@ def square(seed: int, dtype: str, family: str, kind: str, loud: float) -> Proble
     return problem.but(query=round_to(problem.query * loud, dtype), params=params, outputs=("output",))
 
 
-@pytest.mark.parametrize("attend", [naive, online])
-@pytest.mark.parametrize("name", PROFILES)
+@pytest.mark.parametrize(("name", "attend"), IN_TURN)
 @pytest.mark.parametrize("what", REPLACED)
 def test_activation_and_residual_are_no_false_alarm_in_any_order_of_heads(what: str, name: str, attend: Attend) -> None:
     profile = PROFILES[name]

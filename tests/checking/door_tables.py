@@ -21,6 +21,9 @@ FEW = (
 # Additional cases for functions with arguments for a causal mask and for grouped heads.
 WITH_ARGUMENTS = (*FEW, "causal/square/*", "parameters/grouped_heads/two_groups*")
 
+# Functions of each table of a framework that `nox -s tests` checks; `nox -s measurements` checks the others.
+FIRST = 2
+
 # Wrong functions are wrong in every dtype.
 ONE_DTYPE = ("float32",)
 
@@ -33,9 +36,10 @@ def table(name: str, files: str = "*_*") -> Iterator[Any]:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == name:
                 value = ast.literal_eval(node.value)
-                for function in value:
+                for number, function in enumerate(value):
                     said = (value[function],) if isinstance(value, dict) else ()
-                    yield pytest.param(f"{path}:{function}", *said, id=f"{path.stem}:{function}", marks=marks)
+                    later = [pytest.mark.measurement] if marks and number >= FIRST else []
+                    yield pytest.param(f"{path}:{function}", *said, id=f"{path.stem}:{function}", marks=marks + later)
 
 
 def assert_it_conforms(done: Any) -> None:

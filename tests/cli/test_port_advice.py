@@ -185,6 +185,7 @@ SHAPED = {
 
 
 @pytest.mark.frameworks
+@pytest.mark.measurement
 def test_following_the_advice_between_more_pairs_makes_them_agree(tmp_path: Path) -> None:
     files = {sides: tmp_path / f"{'_'.join(sides)}.json" for sides in MORE}
     for sides, file in files.items():
