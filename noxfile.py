@@ -53,7 +53,7 @@ def chromium(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run every test, including those on real frameworks and in a browser: `nox -s tests -- -k routing`."""
+    """Run the tests, including those on real frameworks and in a browser: `nox -s tests -- -k routing`."""
     chromium(session)
     install_frameworks(session, "all,equinox,tests")
     told = ("--durations", "12", "--durations-min", "5")

@@ -1,8 +1,8 @@
 """
-One run: cases put to subjects through workers, every reply judged and logged as it comes.
+One run: workers call subjects with the cases, and each reply is judged and logged as it comes.
 
-What a verdict means for the gate is decided by `review`, which is called with every judged cell. The records of cells
-that it does not accept, and of a few others, wait for the second look that a worker is given after its last call.
+`review` is called with each judged cell, and decides what its verdict means for the gate. Cells that it does not
+accept, and a few others, are written after the second look, which follows the last call of a worker.
 """
 
 from collections import Counter, deque
@@ -63,15 +63,14 @@ class Session:
     """
     The state of a run.
 
-    done: cells of a cut run that is resumed. rerun: makes the command that reruns one cell. accepts: what `review`
-    would say of a changed call, which it does not count. accepted_way: whether a deviation is accepted beside another
-    cause. suite: every case that there is, for causes that the chosen
-    ones do not distinguish. plain: cases of which the plainest are asked of a subject that has no reply so far.
-    replies: calls that earlier runs know. results: the same of whole workers; restore: called with each of their
-    cells. keeps_cases: whether what is expected of a case is kept after its last
-    call, as the diagnosis of a failing subject needs it again; only for few cases. calls: what was asked of all
-    workers. failures: worker -> why it did not start. reports: what each worker
-    came to.
+    done: cells of an interrupted run that is resumed. rerun: returns the command that reruns one cell. accepts: returns
+    what `review` would say of a changed call, without counting it. accepted_way: whether a deviation is accepted beside
+    another cause. suite: returns all cases, for causes that the chosen cases do not distinguish. plain: returns cases;
+    the plainest of them are asked of a subject that has no reply so far. replies: calls that earlier runs know.
+    results: the same of whole workers. restore: is called with each of their cells. keeps_cases: whether the expected
+    replies of a case are kept after its last call, because the diagnosis of a failing subject needs them again; only
+    for few cases. calls: the calls of all workers. failures: worker -> why it did not start. reports: the report of
+    each worker.
     """
 
     cases: Sequence[Case]
