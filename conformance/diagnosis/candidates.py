@@ -38,6 +38,12 @@ CLOSE = 1e-10
 STALLED = 0.1
 SLOW = 0.97
 HOPELESS = 3.0
+# A number this many times smaller than the smallest guess counts as extreme.
+EXTREME = 100.0
+# Maximum change of an element, in tolerances, that counts as none under extreme numbers,
+UNMOVED = 0.1
+# and the maximum error of such an element, in tolerances, in a reply that some number may explain.
+MAX_UNMOVED_ERROR = 3.0
 # Number of significant digits that a fit determines in float64, where few digits do not explain the reply.
 FITTED_DIGITS = 12
 # Maximum relative difference of two numbers that are the same one, measured more precisely.
@@ -65,7 +71,7 @@ def solve(kind: Measured, suspect: Suspect, beside: Change = ()) -> list[float]:
     These are all guesses if `kind.every`, else the nearest. beside: deviations that are assumed.
     """
     fit = _Fit((kind,), suspect, beside)
-    if not fit.matters():
+    if not fit.matters() or not fit.could_explain():
         return []
     ranked = sorted((fit.error((guess,)), index, guess) for index, guess in enumerate(kind.guesses))
     explaining = (guess for error, _, guess in ranked if error < fit.unchanged and fit.explains((guess,)))
@@ -158,11 +164,29 @@ class _Fit:
         fitted = {kind.decision for kind in kinds}
         self._rest = {name: way for name, way in assumed.items() if name not in fitted}
         self._others = compose(self._rest)
-        self.unchanged = _size(self._errors.under(self._others))
+        self._known: dict[Numbers, Array | None] = {}
+        self._before = self._errors.under(self._others)
+        self.unchanged = _size(self._before)
 
     def matters(self) -> bool:
         """Whether fitting makes sense."""
         return self._errors.matter()
+
+    def could_explain(self) -> bool:
+        """
+        Whether the reply is right wherever no number of the only kind changes the answer; else none explains the reply.
+
+        The answer is compared under extreme numbers, which change it wherever any number does.
+        """
+        (kind,) = self.kinds
+        if kind.whole or self._before is None:
+            return True
+        least = min(abs(guess) for guess in kind.guesses if guess) / EXTREME
+        extremes = [self._at((number,)) for number in (min(kind.guesses), max(kind.guesses), least)]
+        moved = [np.abs(each - self._before) > UNMOVED for each in extremes if each is not None]
+        if len(moved) < len(extremes):
+            return True
+        return bool(np.all(np.abs(self._before) <= MAX_UNMOVED_ERROR, where=~np.any(moved, axis=0)))
 
     def explains(self, numbers: Numbers) -> bool:
         """Whether all numbers change something, and the reply is within its bound under them, as in their names."""
@@ -222,10 +246,12 @@ class _Fit:
 
     def _at(self, numbers: Numbers) -> Array | None:
         """The errors under these numbers; None if there is no such deviation."""
-        each = list(zip(self.kinds, numbers, strict=True))
-        if not all(kind.allows(number) for kind, number in each):
-            return None
-        return self._errors.under(in_order((*(kind.deviation(number) for kind, number in each), *self._others)))
+        if numbers not in self._known:
+            each = list(zip(self.kinds, numbers, strict=True))
+            is_allowed = all(kind.allows(number) for kind, number in each)
+            deviations = (*(kind.deviation(number) for kind, number in each if is_allowed), *self._others)
+            self._known[numbers] = self._errors.under(in_order(deviations)) if is_allowed else None
+        return self._known[numbers]
 
 
 # Maximum number of unexplained cells, the simplest first, that are searched for single deviations.

@@ -1,5 +1,7 @@
 """Numbers are read from replies: the number that was put in is found, in the fewest digits that fit the reply."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from conformance.diagnosis.candidates import solved
 from conformance.diagnosis.diagnosis import diagnose
 from conformance.diagnosis.explanation import Way
 from conformance.diagnosis.suspect import Suspect
+from conformance.reference.pipeline import StepsMap
 from conformance.spec.problem import MaskOperand
 from conformance.spec.rounding import to_tensor
 from conformance.verdicts.expectation import expect
@@ -98,6 +101,35 @@ def test_a_number_is_read_beside_another_mistake(factor: float, fill: float) -> 
     found = solved(suspect, beside=(("scale", mistakes["scale"]),))
     names = [name for _, name in found if name.startswith("puts_")]
     assert any(near(name, "puts_", fill) for name in names)
+
+
+def fills_tried(mistakes: dict[str, str]) -> tuple[set[float], list[float]]:
+    """The fills under which a reply with one fully masked query is compared, and the fills that explain it."""
+    asked_of, profile = random_sdpa(13, fully_masked(), dtype="float64"), Profile.ordinary("float64")
+    actual = reply_under(mistakes, asked_of, profile)
+    (kind,) = (each for each in MEASURED if each.pattern == "puts_N" and each.decision == "mask_fill")
+    tried: set[float] = set()
+
+    def steps(number: float) -> StepsMap:
+        tried.add(number)
+        assert kind.steps is not None
+        return kind.steps(number)
+
+    suspect = Suspect(asked_of, expect(asked_of, {}, profile), profile, actual)
+    return tried, candidates.solve(replace(kind, steps=steps), suspect)
+
+
+def test_a_number_is_not_fitted_if_the_reply_is_wrong_where_no_number_changes_it() -> None:
+    tried, found = fills_tried({"scale": "times_0.9", "mask_fill": "puts_-3"})
+    assert (len(tried), found) == (3, [])
+    tried, found = fills_tried({"mask_fill": "puts_-3"})
+    assert len(tried) > 3
+    assert found
+
+
+def test_a_number_is_found_that_is_smaller_than_every_guess() -> None:
+    found = told("logit_limit", "0.05")
+    assert near(found["logit_limit "], "", 0.05)
 
 
 def test_one_mask_alone_says_nothing_of_the_others() -> None:
