@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from conformance.checking.check_report import CaseOutcome, CheckCause
 from conformance.checking.function_check import MIN_JUDGED, TIMEOUT, Checked, CheckRequest, chosen_cases
@@ -122,10 +122,13 @@ def cases_of(
     """
     calling = Calling(operator, mapping=dict(mapping or {}))
     request = CheckRequest(target_of(function), like, calling, globs=tuple(cases), dtypes=tuple(dtypes))
-    return tuple(case.id for case in chosen_cases(request))
+    return tuple(case.id for case in _outside_loops(lambda: chosen_cases(request)))
 
 
-def _outside_loops(work: Callable[[], Checked]) -> Checked:
+Made = TypeVar("Made")
+
+
+def _outside_loops(work: Callable[[], Made]) -> Made:
     """Run the work in a separate thread if an event loop is running already, as in a notebook."""
     try:
         asyncio.get_running_loop()

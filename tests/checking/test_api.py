@@ -1,6 +1,7 @@
 """conformance.check in a user's own test suite."""
 
 import asyncio
+import importlib
 import importlib.util
 from pathlib import Path
 from types import ModuleType
@@ -8,6 +9,7 @@ from types import ModuleType
 import pytest
 
 import conformance
+from conformance.checking.api import cases_of
 from conformance.checking.target import CheckError
 
 
@@ -52,6 +54,17 @@ def test_decisions_can_be_declared(plain: ModuleType) -> None:
 def test_it_works_where_an_event_loop_runs(plain: ModuleType) -> None:
     async def notebook() -> bool:
         return conformance.check(plain.right, cases=["shapes/cross*"]).conforms
+
+    assert asyncio.run(notebook())
+
+
+@pytest.mark.frameworks
+def test_the_cases_of_a_layer_are_found_where_an_event_loop_runs() -> None:
+    """Its constructor has to be called for this, in a process of its own."""
+
+    async def notebook() -> tuple[str, ...]:
+        layer = importlib.import_module("tests.checking.doors.torch_modules").MultiHeadAttention
+        return cases_of(layer, cases=["shapes/*"])
 
     assert asyncio.run(notebook())
 
