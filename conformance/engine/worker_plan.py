@@ -63,7 +63,14 @@ def compiled_variables(folder: Path) -> dict[str, str]:
 
 
 def prune(folder: Path, limit: int = MAX_COMPILED_BYTES) -> None:
-    """Remove the oldest files below `folder` if all of them together are larger than `limit` bytes."""
+    """
+    Remove the oldest files below `folder` if all of them together are larger than `limit` bytes.
+
+    Raises:
+        ValueError: the folder is not called COMPILED_FOLDER: a wrong path must not cost the user any file.
+    """
+    if folder.name != COMPILED_FOLDER:
+        raise ValueError(f"{folder} is not a folder of compiled programs: its name is not {COMPILED_FOLDER!r}")
     files = []
     for path in folder.rglob("*"):
         try:

@@ -67,15 +67,24 @@ def test_where_programs_are_kept_is_no_setting_on_which_numbers_depend(monkeypat
 
 
 def test_the_oldest_files_are_removed_beyond_the_limit(tmp_path: Path) -> None:
-    files = [tmp_path / name for name in ("a/1", "a/2", "b/jax/3", "b/4")]
+    folder = tmp_path / "compiled"
+    files = [folder / name for name in ("a/1", "a/2", "b/jax/3", "b/4")]
     for age, file in enumerate(files):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(bytes(30))
         os.utime(file, (1000 + age, 1000 + age))
-    prune(tmp_path, limit=120)
+    prune(folder, limit=120)
     assert all(file.exists() for file in files)
-    prune(tmp_path, limit=100)
+    prune(folder, limit=100)
     assert [file.exists() for file in files] == [False, False, True, True]
+
+
+def test_nothing_is_removed_from_any_other_folder(tmp_path: Path) -> None:
+    file = tmp_path / "thesis.txt"
+    file.write_bytes(bytes(30))
+    with pytest.raises(ValueError, match="is not a folder of compiled programs: its name is not 'compiled'"):
+        prune(tmp_path, limit=10)
+    assert file.exists()
 
 
 def test_a_plan_with_another_folder_is_the_same_worker() -> None:
