@@ -10,7 +10,7 @@ from typing import Any
 
 
 def conformance(
-    *words: str, cwd: Path | None = None, env: Mapping[str, str] | None = None, patience: float | None = 300
+    *words: str, cwd: Path | None = None, env: Mapping[str, str] | None = None, patience: float | None = 1800
 ) -> subprocess.CompletedProcess[str]:
     """Run one command. env: variables that are added to our own. patience: the timeout in seconds."""
     command = [sys.executable, "-m", "conformance", *words]
