@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,41 +96,37 @@ _OF_JAX = re.compile(r"\b(jax|flax|equinox)\b")
 _GPU_DRIVER = Path("/proc/driver/nvidia/version")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Inspection:
     """A worker that loads the function and makes plain calls. It lives on in `pool`, which may go on with it."""
 
     target: Target
     pool: Pool
-    _hello: Started | None = None
 
     def signature(self) -> Signature:
         """
-        How the function is called.
+        Return how the function is called.
 
         Raises:
             CheckError: the function cannot be loaded or called; the message says why.
         """
-        self.pool.run(Hooks(lambda *_: (), lambda *_: None, self._started), keep=True)
-        hello = self._hello
-        if hello is None or hello.status == "failed":
-            raise CheckError(self._failure(hello))
-        answer = hello.hello["evidence"]
+        greetings: list[Started] = []
+        self.pool.run(Hooks(lambda *_: (), lambda *_: None, greetings.append), keep=True)
+        (worker,) = greetings
+        if worker.status == "failed":
+            raise CheckError(self._failure(worker))
+        answer = worker.hello["evidence"]
         if "error" in answer:
             raise CheckError(answer["error"])
         return _signature(answer["signature"])
 
-    def _started(self, started: Started) -> None:
-        self._hello = started
-
-    def _failure(self, hello: Started | None) -> str:
-        """Why there is no answer, with the line of the user's file that ran last, else what the process wrote last."""
-        reason, written = (hello.reason, hello.stderr) if hello else ("was not started", "")
-        reason = reason.removeprefix("did not start: ").partition(OF_IMPORT)[0]
+    def _failure(self, worker: Started) -> str:
+        """Return why there is no answer, with the user's line that ran last, else what the process wrote last."""
+        reason = worker.reason.removeprefix("did not start: ").partition(OF_IMPORT)[0]
         said = f"{self.target.function} cannot be called: its process {reason}"
-        if line := re.search(rf'File "{re.escape(str(self.target.path))}", line (\d+)', written):
+        if line := re.search(rf'File "{re.escape(str(self.target.path))}", line (\d+)', worker.stderr):
             return f"{said}, in line {line[1]} of {self.target.path.name}"
-        output = " ".join(written.split())[-MAX_OUTPUT:]
+        output = " ".join(worker.stderr.split())[-MAX_OUTPUT:]
         return f"{said}: {output}" if output else said
 
 
@@ -175,7 +171,7 @@ def _adapter_text(target: Target, calling: Calling) -> str:
 
 def _plan(target: Target, device: str | None, adapter: Path) -> WorkerPlan:
     """
-    The plan of the worker, which sees the stated device.
+    Return the plan of the worker, which sees the stated device.
 
     If none is stated, a module of PyTorch may be on a GPU, so GPUs are visible if there are any.
     """
@@ -188,15 +184,15 @@ def _plan(target: Target, device: str | None, adapter: Path) -> WorkerPlan:
         subjects=(),
         python=environment.python,
         device=visible,
-        env=import_paths(os.environ.get("PYTHONPATH", "").split(os.pathsep)),
+        env=import_paths(),
         compiled=kept_folder(environment.python, ("jax",)) if uses_jax else "",
     )
 
 
-def import_paths(paths: Sequence[str]) -> dict[str, str]:
+def import_paths() -> dict[str, str]:
     """Return the environment variables that let a worker, which runs in another folder, import what the user can."""
-    absolute = [os.path.abspath(path) for path in paths if path]  # noqa: PTH100 - the path need not exist
-    return {"PYTHONNOUSERSITE": "", "PYTHONPATH": os.pathsep.join(absolute)}
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    return {"PYTHONNOUSERSITE": "", "PYTHONPATH": os.pathsep.join(str(Path(path).absolute()) for path in paths)}
 
 
 def _signature(record: dict[str, Any]) -> Signature:

@@ -1,6 +1,5 @@
 """The calls before a function is judged: plain cases for its arithmetic, and cases without consensus."""
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -43,7 +42,7 @@ def plan_of(*subjects: Subject) -> WorkerPlan:
     adapters do not.
     """
     (plan,) = plan_workers(subjects, {"default": our_own()}, keep_compiled=True)
-    return replace(plan, env={**plan.env, **import_paths(os.environ.get("PYTHONPATH", "").split(os.pathsep))})
+    return replace(plan, env={**plan.env, **import_paths()})
 
 
 # The dtype with most cases, and with little doubt about the arithmetic.

@@ -68,13 +68,17 @@ def test_a_plan_that_differs_in_what_the_process_does_not_see_gets_it_too(
     assert pids == same
 
 
-@pytest.mark.parametrize("change", [{"env": {"OTHER": "1"}}, {"compiled": "FOLDER"}, {"environment": "old"}])
+@pytest.mark.parametrize("change", [{"env": {"OTHER": "1"}}, {"compiled": "compiled/here"}, {"environment": "old"}])
 def test_a_plan_that_needs_another_process_gets_one(
-    asked: Any, plan_of: Plans, patient: Limits, tmp_path: Path, change: dict[str, Any]
+    asked: Any,
+    plan_of: Plans,
+    patient: Limits,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: dict[str, Any],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     first = plan_of("liar.py", "honest")
-    if "compiled" in change:  # a pool removes old files next to this folder
-        change = {"compiled": str(tmp_path / "compiled" / "elsewhere")}
     with Pool([first], 1, patient) as pool:
         _, pids = asked(pool, keep=True)
         pool.go_on([replace(first, **change)], 1, patient)
