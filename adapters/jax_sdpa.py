@@ -12,8 +12,10 @@ What this adapter translates, and nothing else:
 * JAX's 64-bit types are enabled
 * `key_value_seq_lengths`, `query_seq_lengths`: how many keys and how many queries of each batch element take part,
   counted from the first. Only [lengths] passes them.
-* [jit] and [lengths] compile the call as a whole; [eager] runs it operator by operator; [xla] is [jit] on CUDA, with
-  implementation='xla'
+* [jit] and [lengths] compile the call as a whole; [eager] runs it operator by operator; [xla] and [cudnn] are [jit] on
+  CUDA, with implementation='xla' or 'cudnn'
+* [cudnn]: "supports only a subset of shapes/dtypes, and an exception will be thrown if its not supported". Half
+  precision is asked; if JAX raises an exception that names what is not supported, the call is declined with its text.
 """
 
 NAME = "jax.sdpa"
@@ -61,6 +63,12 @@ VARIANTS = {
         "DEVICES": ["cuda"],
         "env": {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cuda"},
     },
+    "cudnn": {
+        "summary": "under jax.jit, implementation='cudnn'",
+        "DEVICES": ["cuda"],
+        "DTYPES": ["float16", "bfloat16"],
+        "env": {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cuda"},
+    },
     "lengths": {
         "summary": "under jax.jit, padding at the end as query_seq_lengths and key_value_seq_lengths",
         "env": {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
@@ -87,12 +95,13 @@ VARIANTS = {
     },
 }
 
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
-from conformance.bridge import Call, Declaration, Facts, framework_call
+from conformance.bridge import Call, Declaration, Facts, Unsupported, framework_call
 
 from ._arrays import to_numpy
 from ._jax import fused_declaration, jax_evidence
@@ -116,7 +125,11 @@ def attend(query: Any, key: Any, value: Any, grad_output: Any, **arguments: Any)
 
 
 COMPILED = jax.jit(attend, static_argnames=STATIC)
-FUNCTIONS = {"jit": COMPILED, "lengths": COMPILED, "eager": attend, "xla": COMPILED}
+FUNCTIONS = {"jit": COMPILED, "lengths": COMPILED, "eager": attend, "xla": COMPILED, "cudnn": COMPILED}
+# The variants that are named after an implementation.
+IMPLEMENTATIONS = ("xla", "cudnn")
+# What JAX raises for a call that cuDNN does not support; the ValueError has this text.
+NOT_SUPPORTED = "cuDNN doesn't support"
 
 
 def declare(facts: Facts) -> Declaration:
@@ -133,9 +146,11 @@ def sdpa(call: Call) -> dict[str, Any]:
         unbounded = max(query.shape[1], key.shape[1])
         sides = call.arguments["local_window_size"]
         flags["local_window_size"] = tuple(unbounded if side is None else side for side in sides)
-    if call.facts.variant == "xla":
-        flags["implementation"] = "xla"
+    if call.facts.variant in IMPLEMENTATIONS:
+        flags["implementation"] = call.facts.variant
     wanted = None if call.grad_output is None else to_numpy(call.grad_output).swapaxes(1, 2)
+    if call.facts.variant == "cudnn":
+        decline_unless_supported(query, key, value, wanted, **masks, **flags)
     with framework_call():
         results = FUNCTIONS[call.facts.variant](query, key, value, wanted, **masks, **flags)
     found = zip(("output", "grad_query", "grad_key", "grad_value"), results, strict=False)
@@ -144,6 +159,21 @@ def sdpa(call: Call) -> dict[str, Any]:
         came_from.update(PLATFORMS.get(device.platform, device.platform) for device in array.devices())
         arrays[name] = np.asarray(array).swapaxes(1, 2)
     return {name: arrays[name] for name in call.facts.outputs}
+
+
+def decline_unless_supported(*arrays: Any, **arguments: Any) -> None:
+    """
+    Raise Unsupported if JAX says, when it traces the call, that cuDNN does not support it.
+
+    Other exceptions are not reported here: the call itself raises them again.
+    """
+    try:
+        jax.eval_shape(partial(attend, **arguments), *arrays)
+    except NotImplementedError as error:
+        raise Unsupported(f"cuDNN cannot take the call: {error}") from error
+    except ValueError as error:
+        if NOT_SUPPORTED in str(error):
+            raise Unsupported(f"cuDNN cannot take the call: {error}") from error
 
 
 def devices() -> list[str]:

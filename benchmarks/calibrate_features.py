@@ -74,14 +74,15 @@ def suite(feature: str, seeds: int) -> dict[str, Any]:
     return {"format": 1, "suite": "calibration", "summary": "Random cases.", "cases": list(unique.values())}
 
 
-def measured(feature: str, seeds: int, subjects: list[str]) -> Iterator[str]:
-    """Run the feature's cases and yield a line for each subject and dtype with judged cells."""
+def measured(feature: str, seeds: int, subjects: list[str], device: str) -> Iterator[str]:
+    """Run the feature's cases on a device and yield a line for each subject and dtype with judged cells."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "calibration.yaml"
         file.write_text(json.dumps(suite(feature, seeds)), encoding="utf-8")
         out = Path(folder) / "run"
         chosen = [word for subject in subjects for word in ("-a", subject)]
-        command = [sys.executable, "-m", "conformance", "run", str(file), *chosen, "--out", str(out), "--exit-zero"]
+        where = ["--device", device, "--out", str(out)]
+        command = [sys.executable, "-m", "conformance", "run", str(file), *chosen, *where, "--exit-zero"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(done.stderr)
@@ -120,10 +121,11 @@ def main() -> None:
     parser.add_argument("-a", "--adapter", action="append", default=[], help="subjects, as for conformance run")
     parser.add_argument("--feature", choices=FEATURES, action="append", help="features (default: all)")
     parser.add_argument("--seeds", type=int, default=2, help="seeds for each case (default 2)")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to compute (default: cpu)")
     options = parser.parse_args()
     print("| " + " | ".join(COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|")
     for feature in options.feature or FEATURES:
-        print("\n".join(measured(feature, options.seeds, options.adapter)), flush=True)
+        print("\n".join(measured(feature, options.seeds, options.adapter, options.device)), flush=True)
 
 
 if __name__ == "__main__":

@@ -229,6 +229,8 @@ def environ(plan: WorkerPlan, home: Path) -> dict[str, str]:
         "KERAS_HOME": str(home),
         "TMPDIR": str(home),
     }
+    # By default, the first JAX process takes three quarters of the GPU, and the next one fails: several run at once.
+    base.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     base |= compiled_variables(Path(plan.compiled or home.parent / "cache"))
     if plan.device == "cpu":
         base["CUDA_VISIBLE_DEVICES"] = "-1"
