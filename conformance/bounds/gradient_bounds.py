@@ -52,9 +52,15 @@ class Noisy:
         return self._generator.standard_normal(shape)
 
     def dot(self, one: Array, other: Array) -> Array:
-        """Matrix product, with the errors of rounded operands and of a recursive sum in any order."""
+        """
+        Matrix product, with the errors of rounded operands and of a recursive sum in any order.
+
+        Truncated operands also make it too small, all of its elements by about the same factor.
+        """
         one, other = self.rounded(one, "mm"), self.rounded(other, "mm")
         product = one @ other
+        if self._rounds.shrink:
+            product = product * (1.0 + self._rounds.shrink * self._generator.standard_normal())
         variances = recursive_sum(one.shape[-1], product, one**2 @ other**2, self._rounds.acc)
         return np.asarray(product + self._noise(product.shape) * np.sqrt(variances))
 
@@ -130,15 +136,17 @@ class GradientBounds:
         The loss by underflow of a weight or of the gradient by a score, to first order.
 
         A number below twice the smallest normal one may be wrong by eta: eta_P |dO| in dV, eta_S c |K| in dQ,
-        eta_S c |Q| in dK, where eta_S also counts the loss of the weight: eta_P |dP - mean|. A softcap stores the
-        gradient by a score three more times. Weights do not affect the gradient by the bias of the output projection.
+        eta_S c |Q| in dK, where eta_S also counts the loss of the weight: eta_P |dP - mean|. A kernel may store c dS in
+        place of dS: then eta_S is lost from c dS, which is eta_S / c of dS. A softcap stores the gradient by a score
+        three more times. Weights do not affect the gradient by the bias of the output projection.
         """
-        rounds, back = self.rounds, self.backward
+        rounds, back, state = self.rounds, self.backward, self.answer.state
         eta, tiny = rounds.eta_prob + rounds.eta_soft, max(rounds.tiny_prob, rounds.tiny_soft)
         live = back.probs > 0.0
         weight = np.where(live & (back.probs < tiny), eta, 0.0)
-        stored = eta if self.answer.state.problem.softcap is None else eta + 3.0 * rounds.eta_score
-        score = np.where(live & (np.abs(back.by_scores) < tiny), stored, 0.0)
+        stored = eta if state.problem.softcap is None else eta + 3.0 * rounds.eta_score
+        shrunk = min(1.0, abs(state.scale)) or 1.0  # with a scale of 0, nothing of dS is left that could be lost
+        score = np.where(live & (np.abs(back.by_scores) * shrunk < tiny), stored / shrunk, 0.0)
         score = score + weight * np.abs(back.by_probs - back.mean)
         losses = self._passed(weight, score, np.zeros_like(back.context))
         return losses | {name: np.zeros_like(array) for name, array in losses.items() if name == GRADIENT + "bo"}
@@ -197,7 +205,7 @@ class GradientBounds:
         stored = (heads.query, heads.value, grad, back.context, back.query, back.key, back.value)
         limits = (
             (min(largest(profile.score), largest(profile.acc)), (logits, back.by_probs)),
-            (largest(profile.prob), (back.by_scores,)),
+            (largest(profile.prob), (back.by_scores, state.scale * back.by_scores)),
             (largest(profile.store), stored),
         )
         return all(np.abs(array).max(initial=0.0) <= top for top, arrays in limits for array in arrays)

@@ -67,8 +67,9 @@ def output_bound(derivation: Derivation, dtype: str) -> Bound:
 
     var = sum_h [core(V') + (ind + (w(store) + w(mm)) o^2) Wo^2] + D(h e + 1, y, t2, acc) + (w(mm) + w(entry)) t2 +
     w(store) (y^2 + bo^2), t2 = sum_h o^2 Wo^2 + bo^2; h = sum_h [scale error through V' + (lost |V|) |Wo|] + u |y| +
-    2 shift |y - bo| + eta, since truncated values and heads are both too small. It is exact where no head contributes
-    an error, i.e. where all rows are fully masked: y is bo.
+    (2 shift + 3 shrink) |y - bo| + eta, since truncated values and heads are both too small, and each of the three
+    products of truncated operands is. It is exact where no head contributes an error, i.e. where all rows are fully
+    masked: y is bo.
     """
     state, rounds = derivation.state, derivation.rounds
     weight = state.problem.params["wo"]
@@ -88,8 +89,9 @@ def output_bound(derivation: Derivation, dtype: str) -> Bound:
     unjudged = np.broadcast_to(~derivation.judged[..., None], state.context.shape)
     judged = ~np.any(_merged(derivation, unjudged), axis=-1, keepdims=True)
     shift = (unit - rounds.store + rounds.entry) * np.abs(bias)
+    too_small = (2.0 * rounds.shift + 3.0 * rounds.shrink) * np.abs(output - bias)
     return Bound(
-        hard=np.where(exact, shift, hard + unit * np.abs(output) + 2.0 * rounds.shift * np.abs(output - bias) + eta),
+        hard=np.where(exact, shift, hard + unit * np.abs(output) + too_small + eta),
         sigma=np.where(exact, 0.0, np.sqrt(variances)),
         worst=np.where(exact, shift, _worst_output(derivation, merged, output, unit) + eta),
         judged=np.broadcast_to(judged, output.shape),

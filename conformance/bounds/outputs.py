@@ -200,7 +200,7 @@ def context_bound(derivation: Derivation, dtype: str) -> Bound:
     Return the bound of the output of sdpa, returned as `dtype`, (b, h, q, e).
 
     sigma^2 = core(V) + ind; h = u |o| + 2 scale |(p a) V - (sum p a) o| + lost |V| + eta, eta only where some
-    number is not zero. Values projected by a truncated product add shift |o|.
+    number is not zero. Values projected by a truncated product add shift |o|, truncated operands shrink |o| per product.
     """
     rounds, rows, entering = derivation.rounds, derivation.rows, derivation.operands
     context = derivation.context
@@ -211,11 +211,13 @@ def context_bound(derivation: Derivation, dtype: str) -> Bound:
     top, low = extremes(rows.reachable, entering.value)
     moved = worst_context(rows, derivation.worst, entering, context, farthest(top, low, context), rounds)
     common = constants_error(rows, entering.value, rounds)
-    projected = rounds.shift if derivation.state.problem.operator == "mha" else 0.0
+    too_small = rounds.shrink
+    if derivation.state.problem.operator == "mha":
+        too_small += rounds.shift + rounds.shrink
     variances = carried(rows, entering.key, entering.value, context)
     variances += summed(rows, entering.value, entering.var_value, context, rounds)
     return Bound(
-        hard=(unit + projected) * np.abs(context) + common + lost + tiny,
+        hard=(unit + too_small) * np.abs(context) + common + lost + tiny,
         sigma=np.sqrt(variances),
         worst=moved + unit * (np.abs(context) + moved) + tiny,
         judged=np.broadcast_to(derivation.judged[..., None], context.shape),

@@ -31,8 +31,9 @@ class Roundings:
 
     entry: of inputs and parameters, if `store` is coarser than their dtype. mm: of the operands of matrix products, if
     that is coarser than the dtype that stores them. shift: the average relative shrinkage of the results of matrix
-    products, if these are truncated; store and score are those of a truncation then, twice as large. eta_*: largest
-    absolute error near zero. tiny_*: the size below which an underflow is possible.
+    products, if these are truncated; store and score are those of a truncation then, twice as large. shrink: that of
+    a matrix product whose operands are truncated. eta_*: largest absolute error near zero. tiny_*: the size below which
+    an underflow is possible.
     """
 
     store: float
@@ -48,6 +49,7 @@ class Roundings:
     bias_sum: float
     entry: float
     shift: float
+    shrink: float
     exp_ulp: float
     eta_store: float
     eta_score: float
@@ -65,11 +67,12 @@ def roundings(profile: Profile, dtype: str) -> Roundings:
     A truncated product has a relative error in [-2u, 0]: its mean square is that of a rounding of 2u, (2u)^2/3, and on
     average it is u too small. The average part does not cancel: query, key and logits that are each u too small act
     like a scale that is 3u too small, which counts twice (`rows.constant_slopes`); values and heads add to the output
-    (`shift`).
+    (`shift`). Truncated operands, of relative error in [-mm, 0], make each product mm too small on average (`shrink`).
     """
     store = UNIT[profile.store]
     width = truncation(profile)
     mm = 0.0 if profile.mm is None else UNIT[profile.mm]
+    shift, shrink = store if profile.truncated else 0.0, mm if profile.mm in TRUNCATED else 0.0
     return Roundings(
         store=width * store,
         acc=UNIT[profile.acc],
@@ -77,13 +80,14 @@ def roundings(profile: Profile, dtype: str) -> Roundings:
         soft=UNIT[profile.soft],
         sum=UNIT[profile.sum],
         prob=UNIT[profile.prob],
-        scale=UNIT[profile.scale] + (1.5 * store if profile.truncated else 0.0),
+        scale=UNIT[profile.scale] + 1.5 * (shift + shrink),
         lse=UNIT[profile.lse],
         mm=mm if mm > store else 0.0,
         pre=0.0 if profile.pre is None else UNIT[profile.pre],
         bias_sum=max(UNIT[profile.acc], 0.0 if profile.bias_sum is None else UNIT[profile.bias_sum]),
         entry=store if store > UNIT[dtype] else 0.0,
-        shift=store if profile.truncated else 0.0,
+        shift=shift,
+        shrink=shrink,
         exp_ulp=profile.exp_ulp,
         eta_store=underflow(profile.store, ftz=profile.ftz),
         eta_score=underflow(profile.score, ftz=profile.ftz),
@@ -190,6 +194,9 @@ def worst_capped(state: State, error: Array, rounds: Roundings) -> Array:
 
 # Parameters that are appended to the projected key and value.
 APPENDED = ("bias_k", "bias_v")
+
+# Names of operands that are truncated towards zero.
+TRUNCATED = ("tf32_truncated",)
 
 # The error of an operand that was never rounded.
 NOTHING = np.zeros((1, 1, 1, 1))

@@ -16,6 +16,8 @@ UNIT = {
     # 3xTF32: an operand is cut to a TF32 number, and the rest (at most 2^-10) is rounded to another: an error of 2^-22.
     # The product of the two rests, at most 2^-20, is dropped: half of it is counted for each operand.
     "tf32x3": 3.0 * 2.0**-22,
+    # TF32 by truncation: the last 13 bits of a float32 number are dropped, an error of up to 2^-10.
+    "tf32_truncated": 2.0**-10,
     "float16": 2.0**-11,
     "bfloat16": 2.0**-8,
 }

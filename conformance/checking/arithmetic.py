@@ -36,6 +36,7 @@ PROFILES: dict[str, Callable[[str], Profile]] = {
     "stepwise": _for_half(_stepwise),
     "tf32x3": lambda dtype: Profile.ordinary(dtype).but(mm="tf32x3"),
     "tf32": lambda dtype: Profile.ordinary(dtype).but(mm="tf32"),
+    "tf32_truncated": lambda dtype: Profile.ordinary(dtype).but(mm="tf32_truncated"),
     "bfloat16_operands": lambda dtype: Profile.ordinary(dtype).but(mm="bfloat16"),
     "float16_accumulation": lambda dtype: Profile.ordinary(dtype).but(acc="float16"),
     "float16_scores": lambda dtype: Profile.ordinary(dtype).but(score="float16"),
@@ -67,7 +68,7 @@ CANDIDATES = {
 
 # The coarser profiles that are tried on failures and only suggested, the least coarse first.
 ALTERNATIVES = (
-    *("tf32x3", "tf32", "bfloat16_operands"),
+    *("tf32x3", "tf32", "tf32_truncated", "bfloat16_operands"),
     *("float16_scores", "float16_softmax", "float16_accumulation", "float16"),
 )
 

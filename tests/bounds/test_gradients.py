@@ -21,6 +21,7 @@ from ..problems import (
     random_mha,
     random_sdpa,
 )
+from ..problems import sdpa as sdpa_call
 
 HEADS, KV_HEADS = 6, 3
 STEP = 1e-6
@@ -242,6 +243,19 @@ def test_the_backward_pass_may_use_the_weights_as_they_are_or_rounded_to_their_d
         assert (np.abs(actual - answer.reply["grad_key"].values) <= bounds["grad_key"].tolerance).all()
     assert np.abs(exact[:, :, 0]).max() > 1e-6
     assert not rounded[:, :, 0].any()
+
+
+def test_the_backward_pass_may_store_the_gradient_by_a_score_before_or_after_the_scale_by_hand() -> None:
+    # q = 1024, c = 1/8, logits -15 and 0: P = 3.06e-7, dP = 1, dS = 3.06e-7. That is 5.1 subnormals of float16, but
+    # c dS is 0.64 subnormals: a kernel that stores it there may lose it. Then the gradient is 0 and not 3.9e-5.
+    keys = np.array([-15.0, 0.0]) / 128.0
+    fields = {"outputs": ("grad_key",), "dtype": "float16", "scale": 0.125, "grad_output": np.ones((1, 1, 1, 1))}
+    case = sdpa_call([[[[1024.0]]]], keys.reshape(1, 1, 2, 1), [[[[1.0], [0.0]]]], **fields)
+    answer, bounds = answered(case, Profile.fused("float16"))
+    exact, tolerance = answer.reply["grad_key"].values[0, 0, 0, 0], bounds["grad_key"].tolerance[0, 0, 0, 0]
+    assert exact == pytest.approx(1024.0 / 8.0 * np.exp(-15.0), rel=1e-6)
+    # One subnormal of c dS for its store and one for the softmax's, times q; the rounding of the result adds little.
+    assert exact < tolerance < 2.0 * 1024.0 * 2.0**-24 * 1.1
 
 
 def lowest_row(bias: float = LOWEST) -> Problem:
