@@ -200,7 +200,8 @@ def context_bound(derivation: Derivation, dtype: str) -> Bound:
     Return the bound of the output of sdpa, returned as `dtype`, (b, h, q, e).
 
     sigma^2 = core(V) + ind; h = u |o| + 2 scale |(p a) V - (sum p a) o| + lost |V| + eta, eta only where some
-    number is not zero. Values projected by a truncated product add shift |o|, truncated operands shrink |o| per product.
+    number is not zero. Values projected by a truncated product add shift |o|; each product of truncated operands
+    adds shrink |o|.
     """
     rounds, rows, entering = derivation.rounds, derivation.rows, derivation.operands
     context = derivation.context

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import log
+from math import inf, isfinite, isinf, log
 from statistics import fmean
 
 import numpy as np
@@ -14,6 +14,9 @@ from conformance.deviations.deviation import Dialect
 from conformance.deviations.names import ARITHMETIC_LINES
 from conformance.deviations.nonfinite import where_added
 from conformance.diagnosis.evidence import Evidence
+from conformance.reference.gradients import EXACT
+from conformance.reference.simulated import Rounded, simulated
+from conformance.reference.steps import State
 from conformance.spec.problem import Array
 from conformance.spec.rounding import round_to
 from conformance.verdicts.expectation import compare_all, expect
@@ -40,6 +43,8 @@ TINY = 1e-300
 TYPICAL = 0.75
 # Maximum mean difference of the logarithms of it for which two kinds of arithmetic are not distinguished.
 ALIKE = 0.1
+# Maximum error of a simulation without roundings, in tolerances; beyond it, the call is not one that is simulated.
+EXACT_ENOUGH = 1e-3
 MAX_PROFILES = 3
 
 
@@ -90,6 +95,21 @@ class CoarserArithmetic:
                 return max(float(each.numbers["rms"]) for each in compared)
         return None
 
+    def misfit(self, cell: Evidence) -> float | None:
+        """
+        How far the errors of a failing reply are from those of a simulation, as the logarithm of their ratio.
+
+        None if the call cannot be simulated; infinite if the simulation overflows and the reply did not.
+        """
+        return cell.of_reply.once(("misfit", self.name), lambda: self._misfit(cell))
+
+    def _misfit(self, cell: Evidence) -> float | None:
+        profile, sizes = self.of(cell.profile), observed_sizes(cell)
+        if profile is None or not sizes:
+            return None
+        replies = simulated(_state(cell, profile.score), Rounded(profile))
+        return fmean(_ratio(size, _size(cell, name, replies[name])) for name, size in sizes.items())
+
     @property
     def rounds_results(self) -> bool:
         """Whether it only rounds results."""
@@ -129,6 +149,35 @@ class CoarserArithmetic:
         if output in ("output", "weights_mean"):
             return np.asarray(has_others.any(axis=1))[..., None]
         return bool(has_others.all())
+
+
+def _state(cell: Evidence, score: str) -> State:
+    return evaluate(cell.problem, cell.declared.dialect, score).state
+
+
+def observed_sizes(cell: Evidence) -> dict[str, float]:
+    """The root mean square of the errors of each output of a failing reply, in tolerances; {} without a simulation."""
+    return cell.of_reply.once("sizes of errors", lambda: _observed_sizes(cell))
+
+
+def _observed_sizes(cell: Evidence) -> dict[str, float]:
+    exact = simulated(_state(cell, cell.profile.score), EXACT)
+    if cell.actual is None or not all(_size(cell, name, exact[name]) <= EXACT_ENOUGH for name in exact):
+        return {}
+    return {name: _size(cell, name, cell.actual[name].float64()) for name in exact}
+
+
+def _ratio(one: float, other: float) -> float:
+    """The distance of two sizes: the absolute logarithm of their ratio; infinite if one is not a number."""
+    return abs(log(max(one, TINY) / max(other, TINY))) if isfinite(one) and isfinite(other) else inf
+
+
+def _size(cell: Evidence, name: str, values: Array) -> float:
+    """The root mean square of the errors of an output, in tolerances; NaN if a judged element is not finite."""
+    bound = cell.declared.bounds[name]
+    judged = bound.judged & (bound.tolerance > 0.0) & np.isfinite(bound.tolerance)
+    errors = (values - cell.declared.reply[name].values)[judged] / bound.tolerance[judged]
+    return float(np.sqrt(np.mean(errors**2))) if errors.size else 0.0
 
 
 def _with_added(cell: Evidence) -> Iterator[Dialect]:
@@ -189,9 +238,16 @@ def tightest(cells: Sequence[Evidence], conforming: Sequence[Evidence] = ()) -> 
     among = [each for each in ARITHMETIC if all(each.stores_in(dtype) for dtype in narrower)]
     found = {each: [rms for cell in cells if (rms := each.rms(cell)) is not None] for each in among}
     common = _most_common({each: len(explained) for each, explained in found.items()}, conforming)
-    off = {each: fmean(abs(log(max(rms, TINY) / TYPICAL)) for rms in found[each]) for each in common}
+    off = {each: _misfit(each, cells, found[each]) for each in common}
     least = min(off.values(), default=0.0)
-    return sorted((each for each in off if off[each] <= least + ALIKE), key=lambda each: off[each])[:MAX_PROFILES]
+    near = [each for each in off if off[each] <= least + ALIKE or isinf(least)]
+    return sorted(near, key=lambda each: off[each])[:MAX_PROFILES]
+
+
+def _misfit(arithmetic: CoarserArithmetic, cells: Sequence[Evidence], rms: Sequence[float]) -> float:
+    """The mean difference of the errors from a simulation, as logarithms; without one, from the standard deviation."""
+    found = [off for cell in cells if (off := arithmetic.misfit(cell)) is not None]
+    return fmean(found) if found else fmean(abs(log(max(each, TINY) / TYPICAL)) for each in rms)
 
 
 def _most_common(counts: Mapping[CoarserArithmetic, int], conforming: Sequence[Evidence]) -> list[CoarserArithmetic]:

@@ -109,8 +109,27 @@ class Cap:
         return cls(arithmetic.constant(softcap, 1.0), arithmetic.constant(1.0 / softcap, 1.0))
 
 
-def backward(state: State, heads: Heads, grad: Array, arithmetic: Arithmetic) -> Backward:
-    """Run attention forward and backward; grad: gradient by the context, (batch, num_heads, seq_len_q, value_dim)."""
+@dataclass(frozen=True, eq=False)
+class Forward:
+    """
+    The results of a forward pass, shapes (batch, num_heads, seq_len_q, ...).
+
+    scale, cap: as they are stored. query, key: as they enter the products. top, total: the largest logit of each row,
+    and the sum of the exponentials. probs: the weights. context: their products with the values.
+    """
+
+    scale: float
+    cap: Cap | None
+    query: Array
+    key: Array
+    top: Array
+    total: Array
+    probs: Array
+    context: Array
+
+
+def forward(state: State, heads: Heads, arithmetic: Arithmetic) -> Forward:
+    """Run attention forward."""
     scale, cap = arithmetic.constant(state.scale, SCALE_TIMES), Cap.of(state.problem.softcap, arithmetic)
     query, key = (arithmetic.rounded(array, "pre") for array in (heads.query, heads.key))
     masked = ~attended(state).any(axis=-1, keepdims=True)
@@ -122,22 +141,29 @@ def backward(state: State, heads: Heads, grad: Array, arithmetic: Arithmetic) ->
     total = np.where(total == 0.0, 1.0, total)
     probs = np.where(masked, frozen, arithmetic.rounded(exponentials / total, "soft"))
     context = arithmetic.rounded(arithmetic.dot(arithmetic.rounded(probs, "prob"), heads.value), "store")
-    logits_again, slope = scores(state, query, key, scale, cap, arithmetic)
-    again = recomputed(state, logits_again, top, total, arithmetic)
+    return Forward(scale, cap, query, key, top, total, probs, context)
+
+
+def backward(state: State, heads: Heads, grad: Array, arithmetic: Arithmetic) -> Backward:
+    """Run attention forward and backward; grad: gradient by the context, (batch, num_heads, seq_len_q, value_dim)."""
+    ran = forward(state, heads, arithmetic)
+    masked = ~attended(state).any(axis=-1, keepdims=True)
+    logits, slope = scores(state, ran.query, ran.key, ran.scale, ran.cap, arithmetic)
+    again = recomputed(state, logits, ran.top, ran.total, arithmetic)
     lost = (state.fully_masked | state.absorbed)[..., None] & (not state.normalises)
-    again = np.where(masked, np.where(lost, 1.0, frozen), again)
+    again = np.where(masked, np.where(lost, 1.0, ran.probs), again)
     # Kernels that round the weights for the product with grad may use the rounded ones here too; others err less.
     stored = arithmetic.rounded(again, "prob")
     by_value = arithmetic.dot(stored.swapaxes(-1, -2), grad)
     by_probs = arithmetic.rounded(arithmetic.dot(grad, heads.value.swapaxes(-1, -2)), "score")
-    mean = arithmetic.total(grad * context, "acc")
+    mean = arithmetic.total(grad * ran.context, "acc")
     live = (~masked | state.passes) & (again > 0.0)
     by_scores = np.where(live, stored * arithmetic.rounded(by_probs - mean, "soft"), 0.0)
     by_scores = arithmetic.rounded(arithmetic.rounded(by_scores, "soft"), "prob")
-    by_scores = by_scores if cap is None else gradient_before_cap(cap, by_scores, slope, arithmetic)
-    by_query = scale * arithmetic.rounded(arithmetic.dot(by_scores, key), "pre")
-    by_key = scale * arithmetic.rounded(arithmetic.dot(by_scores.swapaxes(-1, -2), query), "pre")
-    return Backward(by_query, by_key, by_value, by_scores, by_probs, mean, again, context)
+    by_scores = by_scores if ran.cap is None else gradient_before_cap(ran.cap, by_scores, slope, arithmetic)
+    by_query = ran.scale * arithmetic.rounded(arithmetic.dot(by_scores, ran.key), "pre")
+    by_key = ran.scale * arithmetic.rounded(arithmetic.dot(by_scores.swapaxes(-1, -2), ran.query), "pre")
+    return Backward(by_query, by_key, by_value, by_scores, by_probs, mean, again, ran.context)
 
 
 def recomputed(state: State, logits: Array, top: Array, total: Array, arithmetic: Arithmetic) -> Array:
@@ -245,7 +271,8 @@ def entering(state: State, arithmetic: Arithmetic) -> dict[str, Array]:
     """Return inputs, parameters and the gradient of the output as the implementation stores them."""
     problem = state.problem
     arrays = {"query": problem.query, "key": problem.key, "value": problem.value, **problem.params}
-    arrays["output"] = gradient_of_output(state)
+    if problem.differentiated:
+        arrays["output"] = gradient_of_output(state)
     return {name: arithmetic.rounded(array, "entry") for name, array in arrays.items()}
 
 
@@ -263,10 +290,18 @@ def gradient_of_output(state: State) -> Array:
 
 def meeting(state: State, inputs: dict[str, Array], arithmetic: Arithmetic) -> tuple[Heads, Array]:
     """Return the heads (projected in mha) and the gradient by their context."""
+    heads = heads_of(state, inputs, arithmetic)
+    if state.problem.operator == "sdpa":
+        return heads, inputs["output"]
+    grad = arithmetic.rounded(arithmetic.dot(inputs["output"], inputs["wo"].T), "store")
+    return heads, split_heads(grad, state.problem.num_heads)
+
+
+def heads_of(state: State, inputs: dict[str, Array], arithmetic: Arithmetic) -> Heads:
+    """Return query, key and value of each head, projected in mha."""
     problem = state.problem
     if problem.operator == "sdpa":
-        heads = Heads(inputs["query"], shared(state, inputs["key"]), shared(state, inputs["value"]))
-        return heads, inputs["output"]
+        return Heads(inputs["query"], shared(state, inputs["key"]), shared(state, inputs["value"]))
     counts = {"query": problem.num_heads, "key": problem.num_kv_heads, "value": problem.num_kv_heads}
     split = {}
     for name, number in counts.items():
@@ -274,9 +309,17 @@ def meeting(state: State, inputs: dict[str, Array], arithmetic: Arithmetic) -> t
         if bias_of(name) in inputs:
             projected = arithmetic.rounded(projected + inputs[bias_of(name)], "store")
         split[name] = split_heads(arithmetic.rounded(projected, "store"), number)
-    heads = Heads(split["query"], shared(state, split["key"]), shared(state, split["value"]))
-    grad = arithmetic.rounded(arithmetic.dot(inputs["output"], inputs["wo"].T), "store")
-    return heads, split_heads(grad, problem.num_heads)
+    return Heads(split["query"], shared(state, split["key"]), shared(state, split["value"]))
+
+
+def merged_output(state: State, inputs: dict[str, Array], context: Array, arithmetic: Arithmetic) -> Array:
+    """Return the output from the context of the heads: merged and projected in mha."""
+    if state.problem.operator == "sdpa":
+        return context
+    output = merge_heads(context)
+    if "wo" in inputs:
+        output = arithmetic.rounded(arithmetic.dot(output, inputs["wo"]), "store")
+    return arithmetic.rounded(output + inputs["bo"], "store") if "bo" in inputs else output
 
 
 def weight_of(name: str) -> str:

@@ -1,5 +1,6 @@
 """Rounding to the dtypes under test: exact, and the same with every NumPy version."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,16 @@ def round_to(values: Array, dtype: str) -> Array:
     Results beyond the largest number are infinite; NaN and infinities are unchanged. Each value is rounded only once:
     a conversion to float16 through float32 would round twice.
     """
+    return _to_integers(values, dtype, np.rint)
+
+
+def truncate_to(values: Array, dtype: str) -> Array:
+    """Round float64 `values` towards zero to numbers of `dtype`, as `round_to` does to the nearest."""
+    return _to_integers(values, dtype, np.trunc)
+
+
+def _to_integers(values: Array, dtype: str, to_integer: Callable[[Array], Array]) -> Array:
+    """Round values, in units of the last place of `dtype`, to integers."""
     exact = np.asarray(values, dtype=np.float64)
     if dtype == "float64":
         return exact.copy()
@@ -49,7 +60,7 @@ def round_to(values: Array, dtype: str) -> Array:
     with np.errstate(invalid="ignore", over="ignore"):
         _, exponent = np.frexp(exact)
         quantum = np.ldexp(1.0, np.maximum(exponent - 1, low) - (bits - 1))
-        rounded = np.where(np.isfinite(exact), np.rint(exact / quantum) * quantum, exact)
+        rounded = np.where(np.isfinite(exact), to_integer(exact / quantum) * quantum, exact)
         return np.where(np.isfinite(exact) & (np.abs(rounded) > largest(dtype)), np.copysign(np.inf, exact), rounded)
 
 

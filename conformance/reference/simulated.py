@@ -1,0 +1,77 @@
+"""Simulated arithmetic: attention as an implementation computes it that rounds where a profile says."""
+
+import numpy as np
+
+from conformance.bridge.profile import Profile
+from conformance.reference.gradients import Arithmetic, entering, forward, gradients, heads_of, merged_output
+from conformance.reference.steps import State
+from conformance.spec.problem import Array
+from conformance.spec.rounding import round_to, truncate_to
+
+# Dtypes of an accumulator whose errors are small beside those of the arithmetic that is simulated.
+WIDE = ("float64", "float32")
+
+
+class Rounded:
+    """Arithmetic that rounds every result to the dtype that a profile has for it."""
+
+    def __init__(self, profile: Profile) -> None:
+        """Store the profile."""
+        self._profile = profile
+
+    def _dtype(self, field: str) -> str | None:
+        name = "store" if field == "entry" else field
+        found: str | None = getattr(self._profile, name)
+        return self._profile.acc if field == "bias_sum" and found is None else found
+
+    def rounded(self, values: Array, field: str) -> Array:
+        """Round values as when they are stored; nothing is rounded for a field without a dtype."""
+        dtype = self._dtype(field)
+        if dtype is None:
+            return values
+        cut = dtype.endswith("_truncated") or (self._profile.truncated and field in ("store", "score"))
+        return (truncate_to if cut else round_to)(values, dtype.removesuffix("_truncated"))
+
+    def dot(self, one: Array, other: Array) -> Array:
+        """Matrix product of rounded operands; a half-precision accumulator rounds after each term."""
+        one, other = self.rounded(one, "mm"), self.rounded(other, "mm")
+        if self._profile.acc in WIDE:
+            return np.asarray(one @ other)
+        total = np.zeros(())
+        for term in range(one.shape[-1]):
+            total = self.rounded(total + one[..., term, None] * other[..., term, None, :], "acc")
+        return total
+
+    def total(self, terms: Array, field: str) -> Array:
+        """Sum over the last axis, which is kept with size one; a half-precision sum rounds after each term."""
+        if self._dtype(field) in WIDE:
+            return np.asarray(terms.sum(axis=-1, keepdims=True))
+        total = np.zeros(())
+        for term in range(terms.shape[-1]):
+            total = self.rounded(total + terms[..., term, None], field)
+        return total
+
+    def exp(self, values: Array) -> Array:
+        """Exponential, rounded."""
+        return self.rounded(np.exp(values), "soft")
+
+    def tanh(self, values: Array) -> Array:
+        """Hyperbolic tangent, rounded."""
+        return self.rounded(np.tanh(values), "soft")
+
+    def constant(self, value: float, times: float) -> float:  # noqa: ARG002 - a number is rounded once
+        """Round the number."""
+        return float(self.rounded(np.asarray(value), "scale"))
+
+
+def simulated(state: State, arithmetic: Arithmetic) -> dict[str, Array]:
+    """
+    Compute the requested outputs of the problem of `state`: output, weights of each head, and gradients.
+
+    `state` provides the attended positions, the bias, the scale, and the weights of rows whose weights are constant.
+    """
+    problem, inputs = state.problem, entering(state, arithmetic)
+    ran = forward(state, heads_of(state, inputs, arithmetic), arithmetic)
+    made = {"output": merged_output(state, inputs, ran.context, arithmetic), "weights": ran.probs}
+    made |= gradients(state, arithmetic) if problem.differentiated else {}
+    return {name: made[name] for name in problem.outputs if name in made}
