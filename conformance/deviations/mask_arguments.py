@@ -122,6 +122,12 @@ def _as_lengths(_: Problem, operand: MaskOperand) -> MaskOperand:
     return operand if np.array_equal(first, attended) else replace(operand, element="bool", values=first)
 
 
+def _low_byte(mask: Array) -> Array:
+    """Return where a cast to an 8-bit integer is not 0: infinities and numbers beyond 32 bits become 0."""
+    fits = np.abs(mask) < 2.0**31
+    return fits & (np.trunc(np.where(fits, mask, 0.0)) % 256.0 != 0.0)
+
+
 # Decision of an argument and name of the deviation -> how a mask in the argument is read.
 READINGS: dict[tuple[str, str], Reading] = {
     ("polarity", "ignore"): _of("bool", "int", into="bool", values=lambda mask: mask == 0),
@@ -129,6 +135,7 @@ READINGS: dict[tuple[str, str], Reading] = {
     ("use", "ignored_beside_others"): _ignored(lambda problem: len(problem.mask_operands) > 1),
     ("use", "ignored_with_weights"): _ignored(asks_for_weights),
     ("float_mask", "cast_to_bool"): _of("float", into="bool", values=lambda mask: mask != 0),
+    ("float_mask", "cast_to_integer"): _of("float", into="bool", values=_low_byte),
     ("float_mask", "above_half"): _of("float", into="bool", values=lambda mask: mask > HALF),
     ("float_mask", "subtracted"): _of("float", into="float", values=lambda mask: -mask),
     ("number_mask", "added"): _of("int", "bool", into="float", values=lambda mask: mask.astype(np.float64)),

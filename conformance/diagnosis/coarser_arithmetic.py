@@ -107,7 +107,7 @@ class CoarserArithmetic:
         profile, sizes = self.of(cell.profile), observed_sizes(cell)
         if profile is None or not sizes:
             return None
-        replies = simulated(_state(cell, profile.score), Rounded(profile))
+        replies = simulated(_state(cell, profile.score), Rounded(profile, inputs=not self.rounds_results))
         return fmean(_ratio(size, _size(cell, name, replies[name])) for name, size in sizes.items())
 
     @property

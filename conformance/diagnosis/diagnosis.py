@@ -105,7 +105,7 @@ def diagnose(
     seen = [Candidate((way,)) for cell in search.open_cells() for way in cell.found]
     _take_plain(search, seen)
     search.combine_open()
-    search.take([*singles(search.open_cells()[:MAX_SEARCHED_CELLS]), *numbers(search.open_cells())], alone=True)
+    search.take([*singles(_searched(search.open_cells())), *numbers(search.open_cells())], alone=True)
     search.combine_open()
     if search.can_pay(KERNEL_BITS):
         search.take(fitted(search.open_cells(), search.conforming_cells()))
@@ -126,6 +126,11 @@ def diagnose(
     search.combine()
     causes, unexplained = causes_that_stand(search.causes, search.open_cells(), non_reproducible)
     return Diagnosis(tuple(causes), tuple(unexplained), search.where(unexplained), search.separated(causes))
+
+
+def _searched(cells: Sequence[Evidence]) -> list[Evidence]:
+    """The simplest cells, and a few with each combination of mask arguments: there may be several mistakes."""
+    return list(dict.fromkeys([*cells[:MAX_SEARCHED_CELLS], *most_informative(cells)]))
 
 
 def first_look(cells: Sequence[Evidence]) -> tuple[Cause, ...]:

@@ -13,13 +13,15 @@ WIDE = ("float64", "float32")
 
 
 class Rounded:
-    """Arithmetic that rounds every result to the dtype that a profile has for it."""
+    """Arithmetic that rounds every result to the dtype that a profile has for it, and the inputs if `inputs`."""
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: Profile, *, inputs: bool) -> None:
         """Store the profile."""
-        self._profile = profile
+        self._profile, self._inputs = profile, inputs
 
     def _dtype(self, field: str) -> str | None:
+        if field == "entry" and not self._inputs:
+            return None
         name = "store" if field == "entry" else field
         found: str | None = getattr(self._profile, name)
         return self._profile.acc if field == "bias_sum" and found is None else found
@@ -70,8 +72,10 @@ def simulated(state: State, arithmetic: Arithmetic) -> dict[str, Array]:
 
     `state` provides the attended positions, the bias, the scale, and the weights of rows whose weights are constant.
     """
-    problem, inputs = state.problem, entering(state, arithmetic)
-    ran = forward(state, heads_of(state, inputs, arithmetic), arithmetic)
-    made = {"output": merged_output(state, inputs, ran.context, arithmetic), "weights": ran.probs}
-    made |= gradients(state, arithmetic) if problem.differentiated else {}
+    problem = state.problem
+    with np.errstate(invalid="ignore", over="ignore"):  # a narrow dtype may overflow
+        inputs = entering(state, arithmetic)
+        ran = forward(state, heads_of(state, inputs, arithmetic), arithmetic)
+        made = {"output": merged_output(state, inputs, ran.context, arithmetic), "weights": ran.probs}
+        made |= gradients(state, arithmetic) if problem.differentiated else {}
     return {name: made[name] for name in problem.outputs if name in made}

@@ -141,6 +141,16 @@ def test_a_float_mask_is_compared_with_a_half() -> None:
     assert output(two_keys(mask([[1, 0]])), lie) == [4.0, 4.0]
 
 
+def test_a_float_mask_is_cast_to_an_integer_of_eight_bits() -> None:
+    lie = "float_mask[mask]=cast_to_integer"
+    assert output(two_keys(added([[1.5, 0.75]])), lie) == [4.0, 4.0]
+    assert output(two_keys(added([[-0.75, -1.5]])), lie) == [8.0, 8.0]  # -1 is 255
+    assert output(two_keys(added([[256.0, 2.0]])), lie) == [8.0, 8.0]
+    assert output(two_keys(added([[0.0, -np.inf]])), lie) == [0.0, 0.0]  # a fully masked row
+    assert output(two_keys(added([[3.0, -1e30]])), lie) == [4.0, 4.0]
+    assert output(two_keys(mask([[1, 0]])), lie) == [4.0, 4.0]
+
+
 @pytest.mark.parametrize(
     ("edges", "mean"),
     [
