@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, isfinite, isinf, log
+from math import hypot, inf, isfinite, isinf, log
 from statistics import fmean
 
 import numpy as np
@@ -43,6 +43,9 @@ TINY = 1e-300
 TYPICAL = 0.75
 # Maximum mean difference of the logarithms of it for which two kinds of arithmetic are not distinguished.
 ALIKE = 0.1
+# Maximum distance from a simulation of errors that resemble it: independent, and four times smaller, since some of the
+# products may be exact.
+RESEMBLING = 1.0 + log(4.0)
 # Maximum error of a simulation without roundings, in tolerances; beyond it, the call is not one that is simulated.
 EXACT_ENOUGH = 1e-3
 MAX_PROFILES = 3
@@ -97,18 +100,23 @@ class CoarserArithmetic:
 
     def misfit(self, cell: Evidence) -> float | None:
         """
-        How far the errors of a failing reply are from those of a simulation, as the logarithm of their ratio.
+        How far the errors of a failing reply are from those of a simulation: in size, and element by element.
 
         None if the call cannot be simulated; infinite if the simulation overflows and the reply did not.
         """
         return cell.of_reply.once(("misfit", self.name), lambda: self._misfit(cell))
 
+    def resembles(self, cell: Evidence) -> bool:
+        """Whether a failing reply would conform under it, with errors of about the size that a simulation has."""
+        return self.explains(cell) and ((off := self.misfit(cell)) is None or off <= RESEMBLING)
+
     def _misfit(self, cell: Evidence) -> float | None:
-        profile, sizes = self.of(cell.profile), observed_sizes(cell)
-        if profile is None or not sizes:
+        profile, observed = self.of(cell.profile), observed_errors(cell)
+        if profile is None or not observed:
             return None
-        replies = simulated(_state(cell, profile.score), Rounded(profile, inputs=not self.rounds_results))
-        return fmean(_ratio(size, _size(cell, name, replies[name])) for name, size in sizes.items())
+        arithmetic = Rounded(profile, inputs=not self.rounds_results)
+        replies = simulated(_state(cell, profile.score), arithmetic)
+        return fmean(_distance(errors, _errors(cell, name, replies[name])) for name, errors in observed.items())
 
     @property
     def rounds_results(self) -> bool:
@@ -155,29 +163,42 @@ def _state(cell: Evidence, score: str) -> State:
     return evaluate(cell.problem, cell.declared.dialect, score).state
 
 
-def observed_sizes(cell: Evidence) -> dict[str, float]:
-    """The root mean square of the errors of each output of a failing reply, in tolerances; {} without a simulation."""
-    return cell.of_reply.once("sizes of errors", lambda: _observed_sizes(cell))
+def observed_errors(cell: Evidence) -> dict[str, Array]:
+    """The errors of each output of a failing reply, in tolerances; {} if the call is not one that is simulated."""
+    return cell.of_reply.once("errors", lambda: _observed_errors(cell))
 
 
-def _observed_sizes(cell: Evidence) -> dict[str, float]:
+def _observed_errors(cell: Evidence) -> dict[str, Array]:
     exact = simulated(_state(cell, cell.profile.score), EXACT)
-    if cell.actual is None or not all(_size(cell, name, exact[name]) <= EXACT_ENOUGH for name in exact):
+    if cell.actual is None or not all(_size(_errors(cell, name, exact[name])) <= EXACT_ENOUGH for name in exact):
         return {}
-    return {name: _size(cell, name, cell.actual[name].float64()) for name in exact}
+    return {name: _errors(cell, name, cell.actual[name].float64()) for name in exact}
 
 
-def _ratio(one: float, other: float) -> float:
-    """The distance of two sizes: the absolute logarithm of their ratio; infinite if one is not a number."""
-    return abs(log(max(one, TINY) / max(other, TINY))) if isfinite(one) and isfinite(other) else inf
-
-
-def _size(cell: Evidence, name: str, values: Array) -> float:
-    """The root mean square of the errors of an output, in tolerances; NaN if a judged element is not finite."""
+def _errors(cell: Evidence, name: str, values: Array) -> Array:
+    """The errors of the judged elements of an output, in tolerances; NaN where an element is not finite."""
     bound = cell.declared.bounds[name]
     judged = bound.judged & (bound.tolerance > 0.0) & np.isfinite(bound.tolerance)
-    errors = (values - cell.declared.reply[name].values)[judged] / bound.tolerance[judged]
+    with np.errstate(invalid="ignore"):
+        return np.asarray((values - cell.declared.reply[name].values)[judged] / bound.tolerance[judged])
+
+
+def _size(errors: Array) -> float:
+    """The root mean square; 0 without elements."""
     return float(np.sqrt(np.mean(errors**2))) if errors.size else 0.0
+
+
+def _distance(one: Array, other: Array) -> float:
+    """
+    The distance of the errors of a reply from those of a simulation, which are infinite if it overflows.
+
+    It is the absolute logarithm of the ratio of their sizes, plus a number from 0 for equal errors to 1 for independent
+    ones: an implementation that rounds the same numbers has nearly the same errors.
+    """
+    first, second, apart = _size(one), _size(other), _size(one - other)
+    if not isfinite(first) or not isfinite(second):
+        return inf
+    return abs(log(max(first, TINY) / max(second, TINY))) + min(apart / max(hypot(first, second), TINY), 1.0)
 
 
 def _with_added(cell: Evidence) -> Iterator[Dialect]:

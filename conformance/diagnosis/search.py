@@ -17,6 +17,7 @@ from conformance.diagnosis.candidates import (
     is_same_number,
     shows_with_fewer,
 )
+from conformance.diagnosis.coarser_arithmetic import CoarserArithmetic
 from conformance.diagnosis.condition_fit import ConditionFit, Guards
 from conformance.diagnosis.conditions import Condition
 from conformance.diagnosis.evidence import Change, Evidence
@@ -275,6 +276,27 @@ class Search:
                 self._taken |= dict.fromkeys(numbers, wide.candidate)
         for cause in sorted(self.causes, key=lambda cause: len(cause.cells)):
             self._reuse(cause)
+        for arithmetic in dict.fromkeys(cause.candidate.arithmetic for cause in self.causes):
+            if arithmetic is not None:
+                self._widen(arithmetic)
+
+    def _widen(self, arithmetic: CoarserArithmetic) -> None:
+        """
+        Merge causes that are the same arithmetic under several conditions, and open cells that resemble it.
+
+        Libraries choose a kernel, and with it the arithmetic, by sizes in many ways; such conditions say little.
+        """
+        same = [cause for cause in self.causes if cause.candidate.arithmetic == arithmetic]
+        more = [n for n in self._open if arithmetic.resembles(self.cells[n])]
+        if len(same) == 1 and not more:
+            return
+        cells = {cell for cause in same for cell in cause.cells} | {self.cells[n] for n in more}
+        candidate = Candidate(arithmetic=arithmetic)
+        by_size = sorted(cells, key=lambda cell: (cell.simplicity, cell.case))
+        self.causes = [cause for cause in self.causes if cause not in same]
+        self.causes.append(Cause(candidate, (Condition(),), tuple(by_size)))
+        self._taken |= dict.fromkeys(more, candidate)
+        self._open = [n for n in self._open if n not in more]
 
     def _reuse(self, cause: Cause) -> None:
         """Replace the deviations of a cause by a single one of a larger cause, which is paid already."""
