@@ -128,8 +128,8 @@ COMPILED = jax.jit(attend, static_argnames=STATIC)
 FUNCTIONS = {"jit": COMPILED, "lengths": COMPILED, "eager": attend, "xla": COMPILED, "cudnn": COMPILED}
 # The variants that are named after an implementation.
 IMPLEMENTATIONS = ("xla", "cudnn")
-# What JAX raises for a call that cuDNN does not support; the ValueError has this text.
-NOT_SUPPORTED = "cuDNN doesn't support"
+# Texts of the ValueErrors that JAX raises for calls that cuDNN does not support; others are NotImplementedErrors.
+NOT_SUPPORTED = ("cuDNN doesn't support", "Bias must have same seq length as QKV")
 
 
 def declare(facts: Facts) -> Declaration:
@@ -169,10 +169,8 @@ def decline_unless_supported(*arrays: Any, **arguments: Any) -> None:
     """
     try:
         jax.eval_shape(partial(attend, **arguments), *arrays)
-    except NotImplementedError as error:
-        raise Unsupported(f"cuDNN cannot take the call: {error}") from error
-    except ValueError as error:
-        if NOT_SUPPORTED in str(error):
+    except Exception as error:  # the call itself raises it again
+        if isinstance(error, NotImplementedError) or str(error).startswith(NOT_SUPPORTED):
             raise Unsupported(f"cuDNN cannot take the call: {error}") from error
 
 

@@ -58,6 +58,11 @@ class Roundings:
     tiny_prob: float
     tiny_soft: float
 
+    @property
+    def product(self) -> float:
+        """Of the product of query and key."""
+        return self.score
+
 
 @lru_cache(maxsize=256)
 def roundings(profile: Profile, dtype: str) -> Roundings:

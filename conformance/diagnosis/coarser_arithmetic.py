@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import hypot, inf, isfinite, isinf, log
+from math import hypot, inf, isfinite, log
 from statistics import fmean
 
 import numpy as np
@@ -14,7 +14,6 @@ from conformance.deviations.deviation import Dialect
 from conformance.deviations.names import ARITHMETIC_LINES
 from conformance.deviations.nonfinite import where_added
 from conformance.diagnosis.evidence import Evidence
-from conformance.reference.gradients import EXACT
 from conformance.reference.simulated import Rounded, simulated
 from conformance.reference.steps import State
 from conformance.spec.problem import Array
@@ -46,6 +45,10 @@ ALIKE = 0.1
 # Maximum distance from a simulation of errors that resemble it: independent, and four times smaller, since some of the
 # products may be exact.
 RESEMBLING = 1.0 + log(4.0)
+# The distance of independent errors of the same size: errors that are further from every simulation are no rounding.
+INDEPENDENT = 1.0
+# The arithmetic of the oracle.
+WITHOUT_ROUNDING = Profile.uniform("float64")
 # Maximum error of a simulation without roundings, in tolerances; beyond it, the call is not one that is simulated.
 EXACT_ENOUGH = 1e-3
 MAX_PROFILES = 3
@@ -114,9 +117,12 @@ class CoarserArithmetic:
         profile, observed = self.of(cell.profile), observed_errors(cell)
         if profile is None or not observed:
             return None
-        arithmetic = Rounded(profile, inputs=not self.rounds_results)
-        replies = simulated(_state(cell, profile.score), arithmetic)
-        return fmean(_distance(errors, _errors(cell, name, replies[name])) for name, errors in observed.items())
+        state, inputs = _state(cell, profile.score), not self.rounds_results
+        made = [simulated(state, Rounded(profile, inputs=inputs, fused=fused)) for fused in (False, True)]
+        return fmean(
+            min(_distance(errors, _errors(cell, name, each[name])) for each in made)
+            for name, errors in observed.items()
+        )
 
     @property
     def rounds_results(self) -> bool:
@@ -169,7 +175,7 @@ def observed_errors(cell: Evidence) -> dict[str, Array]:
 
 
 def _observed_errors(cell: Evidence) -> dict[str, Array]:
-    exact = simulated(_state(cell, cell.profile.score), EXACT)
+    exact = simulated(_state(cell, cell.profile.score), Rounded(WITHOUT_ROUNDING))
     if cell.actual is None or not all(_size(_errors(cell, name, exact[name])) <= EXACT_ENOUGH for name in exact):
         return {}
     return {name: _errors(cell, name, cell.actual[name].float64()) for name in exact}
@@ -261,7 +267,7 @@ def tightest(cells: Sequence[Evidence], conforming: Sequence[Evidence] = ()) -> 
     common = _most_common({each: len(explained) for each, explained in found.items()}, conforming)
     off = {each: _misfit(each, cells, found[each]) for each in common}
     least = min(off.values(), default=0.0)
-    near = [each for each in off if off[each] <= least + ALIKE or isinf(least)]
+    near = [each for each in off if least <= INDEPENDENT and off[each] <= least + ALIKE]
     return sorted(near, key=lambda each: off[each])[:MAX_PROFILES]
 
 

@@ -185,7 +185,7 @@ def scores(
     state: State, query: Array, key: Array, scale: float, cap: Cap | None, arithmetic: Arithmetic
 ) -> tuple[Array, Array]:
     """Return the input of the softmax, -inf where not attended, and its derivative by the scaled products."""
-    scaled = arithmetic.rounded(arithmetic.dot(query, key.swapaxes(-1, -2)), "score")
+    scaled = arithmetic.rounded(arithmetic.dot(query, key.swapaxes(-1, -2)), "product")
     scaled, slope = capped(cap, arithmetic.rounded(scaled * scale, "score"), arithmetic)
     visible = attended(state)
     if state.bias is not None:

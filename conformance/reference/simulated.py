@@ -3,7 +3,7 @@
 import numpy as np
 
 from conformance.bridge.profile import Profile
-from conformance.reference.gradients import Arithmetic, entering, forward, gradients, heads_of, merged_output
+from conformance.reference.gradients import entering, forward, gradients, heads_of, merged_output
 from conformance.reference.steps import State
 from conformance.spec.problem import Array
 from conformance.spec.rounding import round_to, truncate_to
@@ -13,16 +13,21 @@ WIDE = ("float64", "float32")
 
 
 class Rounded:
-    """Arithmetic that rounds every result to the dtype that a profile has for it, and the inputs if `inputs`."""
+    """
+    Arithmetic that rounds every result to the dtype that a profile has for it.
 
-    def __init__(self, profile: Profile, *, inputs: bool) -> None:
-        """Store the profile."""
-        self._profile, self._inputs = profile, inputs
+    inputs: whether the inputs are rounded. fused: whether logits are rounded only after they are scaled, and weights
+    before they are normalised.
+    """
+
+    def __init__(self, profile: Profile, *, inputs: bool = True, fused: bool = False) -> None:
+        """Store what is rounded."""
+        self._profile, self._inputs, self.fused = profile, inputs, fused
 
     def _dtype(self, field: str) -> str | None:
-        if field == "entry" and not self._inputs:
+        if (field == "entry" and not self._inputs) or (field == "product" and self.fused):
             return None
-        name = "store" if field == "entry" else field
+        name = {"entry": "store", "product": "score"}.get(field, field)
         found: str | None = getattr(self._profile, name)
         return self._profile.acc if field == "bias_sum" and found is None else found
 
@@ -31,7 +36,7 @@ class Rounded:
         dtype = self._dtype(field)
         if dtype is None:
             return values
-        cut = dtype.endswith("_truncated") or (self._profile.truncated and field in ("store", "score"))
+        cut = dtype.endswith("_truncated") or (self._profile.truncated and field in ("store", "product"))
         return (truncate_to if cut else round_to)(values, dtype.removesuffix("_truncated"))
 
     def dot(self, one: Array, other: Array) -> Array:
@@ -66,7 +71,7 @@ class Rounded:
         return float(self.rounded(np.asarray(value), "scale"))
 
 
-def simulated(state: State, arithmetic: Arithmetic) -> dict[str, Array]:
+def simulated(state: State, arithmetic: Rounded) -> dict[str, Array]:
     """
     Compute the requested outputs of the problem of `state`: output, weights of each head, and gradients.
 
@@ -75,7 +80,12 @@ def simulated(state: State, arithmetic: Arithmetic) -> dict[str, Array]:
     problem = state.problem
     with np.errstate(invalid="ignore", over="ignore"):  # a narrow dtype may overflow
         inputs = entering(state, arithmetic)
-        ran = forward(state, heads_of(state, inputs, arithmetic), arithmetic)
-        made = {"output": merged_output(state, inputs, ran.context, arithmetic), "weights": ran.probs}
+        heads = heads_of(state, inputs, arithmetic)
+        ran = forward(state, heads, arithmetic)
+        context = ran.context
+        if arithmetic.fused:
+            unnormalised = arithmetic.rounded(ran.probs * ran.total, "prob")
+            context = arithmetic.rounded(arithmetic.dot(unnormalised, heads.value) / ran.total, "store")
+        made = {"output": merged_output(state, inputs, context, arithmetic), "weights": ran.probs}
         made |= gradients(state, arithmetic) if problem.differentiated else {}
     return {name: made[name] for name in problem.outputs if name in made}

@@ -1,6 +1,7 @@
-"""What torch.sdpa declines on CUDA: the calls that PyTorch says a kernel cannot take. Runs without a GPU."""
+"""What torch.sdpa and jax.sdpa decline on CUDA: what the framework says a kernel cannot take. Runs without a GPU."""
 
 import importlib
+import re
 from typing import Any
 
 import pytest
@@ -54,3 +55,44 @@ def test_pytorch_is_asked_about_the_call_itself(
     (params,) = asked
     assert [each.shape for each in (params.query, params.key, params.value)] == [(2, 3, n, 11) for n in (5, 7, 7)]
     assert (params.is_causal, params.attn_mask, params.enable_gqa) == (True, None, False)
+
+
+@pytest.fixture
+def jax_sdpa() -> Any:
+    """The adapter, which imports JAX."""
+    return importlib.import_module("adapters.jax_sdpa")
+
+
+@pytest.fixture
+def arrays() -> list[Any]:
+    """Return query, key and value of batch 2 with 5 queries, 7 keys, 3 heads and head_dim 8, in float16."""
+    numpy = importlib.import_module("numpy")
+    return [numpy.zeros((2, length, 3, 8), dtype="float16") for length in (5, 7, 7)]
+
+
+def test_a_window_that_cudnn_does_not_have_is_declined(jax_sdpa: Any, arrays: list[Any]) -> None:
+    with pytest.raises(Unsupported, match=r"^cuDNN cannot take the call: cuDNN doesn't support right window: 2 when"):
+        jax_sdpa.decline_unless_supported(*arrays, None, local_window_size=(1, 2), implementation="cudnn")
+
+
+@pytest.mark.parametrize(
+    ("error", "declined"),
+    [
+        (NotImplementedError("The head dim must be <= 256 and a multiple of 8, but got 11."), True),
+        (ValueError("Bias must have same seq length as QKV, got 1 and 7"), True),
+        (ValueError("value shape should be [2, 7, 3, 8]: but got (2, 6, 3, 8)"), False),
+        (RuntimeError("cuDNN is not detected."), False),
+    ],
+)
+def test_only_what_jax_does_not_support_is_declined(
+    jax_sdpa: Any, arrays: list[Any], monkeypatch: pytest.MonkeyPatch, *, error: Exception, declined: bool
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(jax_sdpa, "TARGET", refuse)
+    if declined:
+        with pytest.raises(Unsupported, match=f"^cuDNN cannot take the call: {re.escape(str(error))}$"):
+            jax_sdpa.decline_unless_supported(*arrays, None, implementation="cudnn")
+    else:
+        jax_sdpa.decline_unless_supported(*arrays, None, implementation="cudnn")

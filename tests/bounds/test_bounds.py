@@ -12,8 +12,9 @@ from conformance.bridge.profile import UNIT, Profile
 from conformance.deviations.catalogue import evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to, smallest_normal
+from conformance.verdicts.compare import root_mean_square
 
-from ..problems import answered, random_sdpa, sdpa
+from ..problems import answered, random_mha, random_sdpa, sdpa
 
 FLOAT32, FLOAT64 = Profile.uniform("float32"), Profile.uniform("float64")
 U = UNIT["float32"]
@@ -186,6 +187,55 @@ def test_narrow_operands_widen_the_bound_only_where_they_are_narrower() -> None:
     half = Profile.fused("bfloat16")
     without, within = (answered(random_problem(6, "bfloat16"), half.but(mm=mm))[1]["output"] for mm in (None, "tf32"))
     np.testing.assert_array_equal(without.sigma, within.sigma)
+
+
+def cut(values: Array) -> Array:
+    """Drop the last 13 bits of float32 numbers."""
+    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32) & np.uint32(0xFFFFE000)
+    return bits.view(np.float32).astype(np.float64)
+
+
+def truncated(case: Problem) -> Array:
+    """Compute attention, and the projections of mha, in float32 with products of operands cut to TF32."""
+    arrays = [case.query, case.key, case.value]
+    if case.operator == "mha":
+        projected = [
+            cut(x) @ cut(case.params["w" + n]) + case.params["b" + n] for n, x in zip("qkv", arrays, strict=True)
+        ]
+        arrays = [x.reshape(*x.shape[:2], case.num_heads, -1).swapaxes(1, 2) for x in projected]
+    query, key, value = arrays
+    logits = cut(query) @ cut(key).swapaxes(-1, -2) * case.applied_scale
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    context = cut(weights / weights.sum(axis=-1, keepdims=True)) @ cut(value)
+    if case.operator == "mha":
+        merged = context.swapaxes(1, 2).reshape(*case.query.shape[:2], -1)
+        context = cut(merged) @ cut(case.params["wo"]) + case.params["bo"]
+    return context.astype(np.float32).astype(np.float64)
+
+
+@pytest.mark.parametrize("make", [random_problem, random_mha], ids=["sdpa", "mha"])
+@pytest.mark.parametrize("shift", [0.0, 20.0], ids=["centred", "large values"])
+def test_operands_truncated_to_tf32_are_within_their_bound_and_shrink_the_result(make: Any, shift: float) -> None:
+    used, beyond = [], []
+    for seed in range(12):
+        case = make(seed, dtype="float32", outputs=("output",))
+        case = case.but(value=round_to(case.value + shift, "float32"))
+        answer, bounds = answered(case, FLOAT32.but(mm="tf32_truncated"))
+        error = truncated(case) - answer.reply["output"].values
+        used.append(np.abs(error / bounds["output"].tolerance).max())
+        rounded = answered(case, FLOAT32.but(mm="tf32"))[1]["output"]
+        beyond.append(root_mean_square(np.abs(error), rounded))
+    assert 0.1 < max(used) < 1.0
+    assert max(beyond) > 1.25  # the bound of rounded operands is too small for them
+
+
+def test_a_mean_of_one_value_shrinks_by_its_truncation_alone_by_hand() -> None:
+    # All weights are 1, and 1 + 2^-10 (1 - 2^-13) becomes 1.
+    value = 1.0 + 2.0**-10 * (1.0 - 2.0**-13)
+    case = problem([[1.0]], [[0.0]], [[value]], outputs=("output",))
+    _, bounds = answered(case, FLOAT32.but(mm="tf32_truncated"))
+    assert bounds["output"].hard.item() == pytest.approx((2.0**-10 + U) * value, rel=1e-6)
+    assert truncated(case).item() == 1.0
 
 
 def split(values: Array) -> tuple[Array, Array]:

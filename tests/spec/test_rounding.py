@@ -5,7 +5,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from conformance.spec.rounding import FORMATS, largest, round_to, smallest_normal, smallest_subnormal, to_tensor
+from conformance.spec.rounding import (
+    FORMATS,
+    largest,
+    round_to,
+    smallest_normal,
+    smallest_subnormal,
+    to_tensor,
+    truncate_to,
+)
 
 FLOATS = st.floats(allow_nan=True, allow_infinity=True)
 DTYPES = ("float64", "float32", "float16", "bfloat16")
@@ -34,6 +42,16 @@ def test_bfloat16_is_the_upper_half_of_float32(value: float) -> None:
     bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
     expected = np.uint32(bits).view(np.float32).astype(np.float64)
     np.testing.assert_array_equal(round_to(np.array([value]), "bfloat16"), [expected])
+
+
+@settings(deadline=None)
+@given(st.floats(width=32, allow_nan=False))
+@example(2.0 - 2.0**-23)
+@example(-(2.0**-126) * (1.0 - 2.0**-23))
+def test_truncated_tf32_is_float32_without_its_last_13_bits(value: float) -> None:
+    bits = int(np.float32(value).view(np.uint32)) & 0xFFFFE000
+    expected = np.uint32(bits).view(np.float32).astype(np.float64)
+    np.testing.assert_array_equal(truncate_to(np.array([value]), "tf32"), [expected])
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
