@@ -125,7 +125,7 @@ def _as_lengths(_: Problem, operand: MaskOperand) -> MaskOperand:
 def _low_byte(mask: Array) -> Array:
     """Return where a cast to an 8-bit integer is not 0: infinities and numbers beyond 32 bits become 0."""
     fits = np.abs(mask) < 2.0**31
-    return fits & (np.trunc(np.where(fits, mask, 0.0)) % 256.0 != 0.0)
+    return np.asarray(fits & (np.trunc(np.where(fits, mask, 0.0)) % 256.0 != 0.0))
 
 
 # Decision of an argument and name of the deviation -> how a mask in the argument is read.

@@ -45,8 +45,10 @@ ALIKE = 0.1
 # Maximum distance from a simulation of errors that resemble it: independent, and four times smaller, since some of the
 # products may be exact.
 RESEMBLING = 1.0 + log(4.0)
-# The distance of independent errors of the same size: errors that are further from every simulation are no rounding.
+# The distance of independent errors of the same size. Rounded numbers have nearly the errors of a simulation.
 INDEPENDENT = 1.0
+# Fields of the profile that are accumulators, and the softmax, whose sum has most of its errors.
+ACCUMULATING = frozenset(("acc", "sum", "bias_sum", "soft"))
 # The arithmetic of the oracle.
 WITHOUT_ROUNDING = Profile.uniform("float64")
 # Maximum error of a simulation without roundings, in tolerances; beyond it, the call is not one that is simulated.
@@ -123,6 +125,11 @@ class CoarserArithmetic:
             min(_distance(errors, _errors(cell, name, each[name])) for each in made)
             for name, errors in observed.items()
         )
+
+    @property
+    def furthest(self) -> float:
+        """The largest distance from a simulation at which it is told. In which order sums are formed is not known."""
+        return RESEMBLING if ACCUMULATING.issuperset(self.fields) else INDEPENDENT
 
     @property
     def rounds_results(self) -> bool:
@@ -267,7 +274,7 @@ def tightest(cells: Sequence[Evidence], conforming: Sequence[Evidence] = ()) -> 
     common = _most_common({each: len(explained) for each, explained in found.items()}, conforming)
     off = {each: _misfit(each, cells, found[each]) for each in common}
     least = min(off.values(), default=0.0)
-    near = [each for each in off if least <= INDEPENDENT and off[each] <= least + ALIKE]
+    near = [each for each in off if off[each] <= min(least + ALIKE, RESEMBLING if narrower else each.furthest)]
     return sorted(near, key=lambda each: off[each])[:MAX_PROFILES]
 
 

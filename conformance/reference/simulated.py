@@ -8,9 +8,6 @@ from conformance.reference.steps import State
 from conformance.spec.problem import Array
 from conformance.spec.rounding import round_to, truncate_to
 
-# Dtypes of an accumulator whose errors are small beside those of the arithmetic that is simulated.
-WIDE = ("float64", "float32")
-
 
 class Rounded:
     """
@@ -39,10 +36,14 @@ class Rounded:
         cut = dtype.endswith("_truncated") or (self._profile.truncated and field in ("store", "product"))
         return (truncate_to if cut else round_to)(values, dtype.removesuffix("_truncated"))
 
+    def _is_wide(self, accumulator: str | None) -> bool:
+        """Whether the errors of an accumulator are those of the ordinary arithmetic of the inputs, or smaller."""
+        return accumulator in ("float64", None) or (accumulator == "float32" and self._profile.store != "float64")
+
     def dot(self, one: Array, other: Array) -> Array:
-        """Matrix product of rounded operands; a half-precision accumulator rounds after each term."""
+        """Matrix product of rounded operands; a narrow accumulator rounds after each term."""
         one, other = self.rounded(one, "mm"), self.rounded(other, "mm")
-        if self._profile.acc in WIDE:
+        if self._is_wide(self._profile.acc):
             return np.asarray(one @ other)
         total = np.zeros(())
         for term in range(one.shape[-1]):
@@ -50,8 +51,8 @@ class Rounded:
         return total
 
     def total(self, terms: Array, field: str) -> Array:
-        """Sum over the last axis, which is kept with size one; a half-precision sum rounds after each term."""
-        if self._dtype(field) in WIDE:
+        """Sum over the last axis, which is kept with size one; a narrow sum rounds after each term."""
+        if self._is_wide(self._dtype(field)):
             return np.asarray(terms.sum(axis=-1, keepdims=True))
         total = np.zeros(())
         for term in range(terms.shape[-1]):

@@ -1,5 +1,7 @@
 """Gradients of the oracle, computed by hand and compared with finite differences of its own output."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -249,7 +251,8 @@ def test_the_backward_pass_may_store_the_gradient_by_a_score_before_or_after_the
     # q = 1024, c = 1/8, logits -15 and 0: P = 3.06e-7, dP = 1, dS = 3.06e-7. That is 5.1 subnormals of float16, but
     # c dS is 0.64 subnormals: a kernel that stores it there may lose it. Then the gradient is 0 and not 3.9e-5.
     keys = np.array([-15.0, 0.0]) / 128.0
-    fields = {"outputs": ("grad_key",), "dtype": "float16", "scale": 0.125, "grad_output": np.ones((1, 1, 1, 1))}
+    fields: dict[str, Any] = {"outputs": ("grad_key",), "scale": 0.125, "grad_output": np.ones((1, 1, 1, 1))}
+    fields["dtype"] = "float16"
     case = sdpa_call([[[[1024.0]]]], keys.reshape(1, 1, 2, 1), [[[[1.0], [0.0]]]], **fields)
     answer, bounds = answered(case, Profile.fused("float16"))
     exact, tolerance = answer.reply["grad_key"].values[0, 0, 0, 0], bounds["grad_key"].tolerance[0, 0, 0, 0]
