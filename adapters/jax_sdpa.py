@@ -14,8 +14,7 @@ What this adapter translates, and nothing else:
   counted from the first. Only [lengths] passes them.
 * [jit] and [lengths] compile the call as a whole; [eager] runs it operator by operator; [xla] and [cudnn] are [jit] on
   CUDA, with implementation='xla' or 'cudnn'
-* [cudnn]: "supports only a subset of shapes/dtypes, and an exception will be thrown if its not supported". Half
-  precision is asked; if JAX raises an exception that names what is not supported, the call is declined with its text.
+* [cudnn] "supports only a subset of shapes/dtypes, and an exception will be thrown": such calls are declined
 """
 
 NAME = "jax.sdpa"
@@ -49,10 +48,7 @@ SLOTS = {
     "local_window_size": {"role": "window"},
 }
 VARIANTS = {
-    "jit": {
-        "summary": "under jax.jit",
-        "env": {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
-    },
+    "jit": {"summary": "under jax.jit", "env": {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"}},
     "eager": {
         "summary": "operator by operator",
         "tier": "thorough",
@@ -95,19 +91,16 @@ VARIANTS = {
     },
 }
 
-from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
-from conformance.bridge import Call, Declaration, Facts, Unsupported, framework_call
+from conformance.bridge import Call, Declaration, Facts, framework_call
 
 from ._arrays import to_numpy
-from ._jax import fused_declaration, jax_evidence
+from ._jax import decline_unless_supported, device_names, fused_declaration, jax_evidence
 
-# JAX's name of a platform -> the name of the device in this project. Other names are the same in both.
-PLATFORMS = {"gpu": "cuda"}
 # The devices that the results of the last call were on.
 came_from: set[str] = set()
 
@@ -125,11 +118,6 @@ def attend(query: Any, key: Any, value: Any, grad_output: Any, **arguments: Any)
 
 
 COMPILED = jax.jit(attend, static_argnames=STATIC)
-FUNCTIONS = {"jit": COMPILED, "lengths": COMPILED, "eager": attend, "xla": COMPILED, "cudnn": COMPILED}
-# The variants that are named after an implementation.
-IMPLEMENTATIONS = ("xla", "cudnn")
-# Texts of the ValueErrors that JAX raises for calls that cuDNN does not support; others are NotImplementedErrors.
-NOT_SUPPORTED = ("cuDNN doesn't support", "Bias must have same seq length as QKV")
 
 
 def declare(facts: Facts) -> Declaration:
@@ -143,40 +131,26 @@ def sdpa(call: Call) -> dict[str, Any]:
     masks = {name: to_numpy(call.arguments[name]) for name in ARRAYS if name in call.arguments}
     flags: dict[str, Any] = {"is_causal": bool(call.arguments.get("is_causal", False)), "scale": call.scale}
     if "local_window_size" in call.arguments:
-        unbounded = max(query.shape[1], key.shape[1])
-        sides = call.arguments["local_window_size"]
-        flags["local_window_size"] = tuple(unbounded if side is None else side for side in sides)
-    if call.facts.variant in IMPLEMENTATIONS:
+        sides, longest = call.arguments["local_window_size"], max(query.shape[1], key.shape[1])
+        flags["local_window_size"] = tuple(longest if side is None else side for side in sides)
+    if call.facts.device == "cuda":
         flags["implementation"] = call.facts.variant
     wanted = None if call.grad_output is None else to_numpy(call.grad_output).swapaxes(1, 2)
     if call.facts.variant == "cudnn":
-        decline_unless_supported(query, key, value, wanted, **masks, **flags)
+        decline_unless_supported(query, key, masks, flags, slopes=wanted is not None)
+    function = attend if call.facts.variant == "eager" else COMPILED
     with framework_call():
-        results = FUNCTIONS[call.facts.variant](query, key, value, wanted, **masks, **flags)
-    found = zip(("output", "grad_query", "grad_key", "grad_value"), results, strict=False)
+        results = function(query, key, value, wanted, **masks, **flags)
     arrays = {}
-    for name, array in found:
-        came_from.update(PLATFORMS.get(device.platform, device.platform) for device in array.devices())
+    for name, array in zip(("output", "grad_query", "grad_key", "grad_value"), results, strict=False):
+        came_from.update(device_names(array.devices()))
         arrays[name] = np.asarray(array).swapaxes(1, 2)
     return {name: arrays[name] for name in call.facts.outputs}
 
 
-def decline_unless_supported(*arrays: Any, **arguments: Any) -> None:
-    """
-    Raise Unsupported if JAX says, when it traces the call, that cuDNN does not support it.
-
-    Other exceptions are not reported here: the call itself raises them again.
-    """
-    try:
-        jax.eval_shape(partial(attend, **arguments), *arrays)
-    except Exception as error:  # the call itself raises it again
-        if isinstance(error, NotImplementedError) or str(error).startswith(NOT_SUPPORTED):
-            raise Unsupported(f"cuDNN cannot take the call: {error}") from error
-
-
 def devices() -> list[str]:
     """Return the names of the devices that JAX sees."""
-    return sorted({PLATFORMS.get(device.platform, device.platform) for device in jax.devices()})
+    return sorted(device_names(jax.devices()))
 
 
 def evidence() -> dict[str, Any]:

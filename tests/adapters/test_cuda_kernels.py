@@ -1,7 +1,6 @@
 """What torch.sdpa and jax.sdpa decline on CUDA: what the framework says a kernel cannot take. Runs without a GPU."""
 
 import importlib
-import re
 from typing import Any
 
 import pytest
@@ -63,36 +62,38 @@ def jax_sdpa() -> Any:
     return importlib.import_module("adapters.jax_sdpa")
 
 
-@pytest.fixture
-def arrays() -> list[Any]:
-    """Return query, key and value of batch 2 with 5 queries, 7 keys, 3 heads and head_dim 8, in float16."""
-    numpy = importlib.import_module("numpy")
-    return [numpy.zeros((2, length, 3, 8), dtype="float16") for length in (5, 7, 7)]
+REFUSED: dict[str, dict[str, Any]] = {
+    "head_dim 11 is not a multiple of 8": {"head_dim": 11},
+    "head_dim 264 is not a multiple of 8, or is above 256": {"head_dim": 264},
+    "a mask or bias has size 1 on the axis of the queries or keys": {"mask": (2, 1, 1, 7)},
+    "a window has 2 keys on the right, without is_causal": {"window": (1, 2)},
+    r"gradients with a mask or bias need even lengths, not \(5, 7\)": {"mask": (2, 1, 5, 7), "slopes": True},
+}
+TAKEN: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "full mask": {"mask": (2, 3, 5, 7)},
+    "window to the left": {"window": (3, 0)},
+    "window beside a causal mask": {"window": (1, 2), "is_causal": True},
+    "gradients": {"slopes": True},
+}
 
 
-def test_a_window_that_cudnn_does_not_have_is_declined(jax_sdpa: Any, arrays: list[Any]) -> None:
-    with pytest.raises(Unsupported, match=r"^cuDNN cannot take the call: cuDNN doesn't support right window: 2 when"):
-        jax_sdpa.decline_unless_supported(*arrays, None, local_window_size=(1, 2), implementation="cudnn")
+def decline(adapter: Any, **call: Any) -> None:
+    """Ask the adapter about a call of cuDNN with batch 2, 5 queries, 7 keys, 3 heads, and head_dim 8 by default."""
+    zeros = importlib.import_module("numpy").zeros
+    query, key = (zeros((2, length, 3, call.get("head_dim", 8))) for length in (5, 7))
+    masks = {"mask": zeros(call["mask"])} if "mask" in call else {}
+    window = {"local_window_size": call["window"]} if "window" in call else {}
+    flags = {"is_causal": call.get("is_causal", False), **window}
+    adapter.decline_unless_supported(query, key, masks, flags, slopes=call.get("slopes", False))
 
 
-@pytest.mark.parametrize(
-    ("error", "declined"),
-    [
-        (NotImplementedError("The head dim must be <= 256 and a multiple of 8, but got 11."), True),
-        (ValueError("Bias must have same seq length as QKV, got 1 and 7"), True),
-        (ValueError("value shape should be [2, 7, 3, 8]: but got (2, 6, 3, 8)"), False),
-        (RuntimeError("cuDNN is not detected."), False),
-    ],
-)
-def test_only_what_jax_does_not_support_is_declined(
-    jax_sdpa: Any, arrays: list[Any], monkeypatch: pytest.MonkeyPatch, *, error: Exception, declined: bool
-) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise error
+@pytest.mark.parametrize("reason", REFUSED)
+def test_what_cudnn_does_not_support_is_declined(jax_sdpa: Any, reason: str) -> None:
+    with pytest.raises(Unsupported, match=f"^cuDNN: {reason}"):
+        decline(jax_sdpa, **REFUSED[reason])
 
-    monkeypatch.setattr(jax_sdpa, "TARGET", refuse)
-    if declined:
-        with pytest.raises(Unsupported, match=f"^cuDNN cannot take the call: {re.escape(str(error))}$"):
-            jax_sdpa.decline_unless_supported(*arrays, None, implementation="cudnn")
-    else:
-        jax_sdpa.decline_unless_supported(*arrays, None, implementation="cudnn")
+
+@pytest.mark.parametrize("call", TAKEN.values(), ids=TAKEN)
+def test_what_cudnn_supports_is_asked(jax_sdpa: Any, call: dict[str, Any]) -> None:
+    decline(jax_sdpa, **call)
