@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import hypot, inf, isfinite, log
+from math import hypot, inf, log
 from statistics import fmean
 
 import numpy as np
@@ -177,7 +177,7 @@ def _state(cell: Evidence, score: str) -> State:
 
 
 def observed_errors(cell: Evidence) -> dict[str, Array]:
-    """The errors of each output of a failing reply, in tolerances; {} if the call is not one that is simulated."""
+    """The finite errors of each output of a failing reply, in tolerances; {} if the call cannot be simulated."""
     return cell.of_reply.once("errors", lambda: _observed_errors(cell))
 
 
@@ -185,7 +185,8 @@ def _observed_errors(cell: Evidence) -> dict[str, Array]:
     exact = simulated(_state(cell, cell.profile.score), Rounded(WITHOUT_ROUNDING))
     if cell.actual is None or not all(_size(_errors(cell, name, exact[name])) <= EXACT_ENOUGH for name in exact):
         return {}
-    return {name: _errors(cell, name, cell.actual[name].float64()) for name in exact}
+    found = {name: _errors(cell, name, cell.actual[name].float64()) for name in exact}
+    return found if all(np.isfinite(errors).all() for errors in found.values()) else {}
 
 
 def _errors(cell: Evidence, name: str, values: Array) -> Array:
@@ -208,9 +209,9 @@ def _distance(one: Array, other: Array) -> float:
     It is the absolute logarithm of the ratio of their sizes, plus a number from 0 for equal errors to 1 for independent
     ones: an implementation that rounds the same numbers has nearly the same errors.
     """
-    first, second, apart = _size(one), _size(other), _size(one - other)
-    if not isfinite(first) or not isfinite(second):
+    if not np.isfinite(other).all():
         return inf
+    first, second, apart = _size(one), _size(other), _size(one - other)
     return abs(log(max(first, TINY) / max(second, TINY))) + min(apart / max(hypot(first, second), TINY), 1.0)
 
 

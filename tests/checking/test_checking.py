@@ -315,10 +315,7 @@ def test_of_what_has_a_cause_nothing_is_read_off_the_weights(checked: Check) -> 
     assert not any("odd" in pattern for pattern in patterns)
 
 
-HALF = (
-    "it rounds like code that rounds the weights to float16 before the product with V: "
-    "coarser than its arithmetic profile"
-)
+HALF = "it rounds like code that rounds the logits to float16: coarser than its arithmetic profile"
 
 
 def test_coarser_arithmetic_is_named(checked: Check) -> None:
