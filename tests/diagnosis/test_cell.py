@@ -94,7 +94,7 @@ def test_what_no_arithmetic_explains_is_impossible_and_what_it_nearly_does_is_pr
 
 
 def test_a_precision_failure_outside_the_calibrated_table_is_inconclusive() -> None:
-    asked = problem(kv_heads=1)
+    asked = problem().but(softcap=3.0, requirements=("softcap",))
     right = reply_under({}, asked, FLOAT32)["output"].bits
     found = judge(asked, {}, FLOAT32, {"output": Tensor.of(right * np.float32(1 + 1e-6))}, "cuda")
     assert (found.verdict, found.uncalibrated) == ("inconclusive", True)
@@ -103,10 +103,11 @@ def test_a_precision_failure_outside_the_calibrated_table_is_inconclusive() -> N
     assert judge(inverted, {}, FLOAT32, lie, "cuda").verdict == "fail"
 
 
-def test_plain_attention_is_calibrated_on_cpu_and_cuda_and_grouped_heads_only_on_cpu() -> None:
-    assert all(is_calibrated(problem(fully_masked_row()), device) for device in ("cpu", "cuda:0"))
-    assert is_calibrated(problem(kv_heads=1), "cpu")
-    assert not is_calibrated(problem(kv_heads=1), "cuda:0")
+def test_grouped_heads_are_calibrated_on_cpu_and_cuda_and_a_softcap_only_on_cpu() -> None:
+    assert all(is_calibrated(problem(fully_masked_row(), kv_heads=1), device) for device in ("cpu", "cuda:0"))
+    capped = problem().but(softcap=3.0, requirements=("softcap",))
+    assert is_calibrated(capped, "cpu")
+    assert not is_calibrated(capped, "cuda:0")
     assert not is_calibrated(problem(fully_masked_row()), "tpu")
 
 
