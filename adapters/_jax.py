@@ -60,6 +60,8 @@ def decline_unless_supported(
     head_dim, lengths = query.shape[3], (query.shape[1], key.shape[1])
     given = [array for name, array in masks.items() if name in ("mask", "bias")]
     right = flags.get("local_window_size", (0, 0))[1]
+    if str(query.dtype) not in ("float16", "bfloat16"):
+        raise Unsupported(f"cuDNN: query, key and value are in float16 or bfloat16, not in {query.dtype}")
     if head_dim % 8 or head_dim > MAX_HEAD_DIM:
         raise Unsupported(f"cuDNN: head_dim {head_dim} is not a multiple of 8, or is above {MAX_HEAD_DIM}")
     if any(array.shape[2:] != lengths for array in given):

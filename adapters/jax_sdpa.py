@@ -62,7 +62,6 @@ VARIANTS = {
     "cudnn": {
         "summary": "under jax.jit, implementation='cudnn'",
         "DEVICES": ["cuda"],
-        "DTYPES": ["float16", "bfloat16"],
         "env": {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cuda"},
     },
     "lengths": {

@@ -63,6 +63,7 @@ def jax_sdpa() -> Any:
 
 
 REFUSED: dict[str, dict[str, Any]] = {
+    "query, key and value are in float16 or bfloat16, not in float32": {"dtype": "float32"},
     "head_dim 11 is not a multiple of 8": {"head_dim": 11},
     "head_dim 264 is not a multiple of 8, or is above 256": {"head_dim": 264},
     "a mask or bias has size 1 on the axis of the queries or keys": {"mask": (2, 1, 1, 7)},
@@ -81,7 +82,8 @@ TAKEN: dict[str, dict[str, Any]] = {
 def decline(adapter: Any, **call: Any) -> None:
     """Ask the adapter about a call of cuDNN with batch 2, 5 queries, 7 keys, 3 heads, and head_dim 8 by default."""
     zeros = importlib.import_module("numpy").zeros
-    query, key = (zeros((2, length, 3, call.get("head_dim", 8))) for length in (5, 7))
+    shapes = ((2, length, 3, call.get("head_dim", 8)) for length in (5, 7))
+    query, key = (zeros(shape, dtype=call.get("dtype", "float16")) for shape in shapes)
     masks = {"mask": zeros(call["mask"])} if "mask" in call else {}
     window = {"local_window_size": call["window"]} if "window" in call else {}
     flags = {"is_causal": call.get("is_causal", False), **window}
