@@ -229,7 +229,7 @@ def environ(plan: WorkerPlan, home: Path) -> dict[str, str]:
         "KERAS_HOME": str(home),
         "TMPDIR": str(home),
     }
-    # By default, the first JAX process takes three quarters of the GPU, and the next one fails: several run at once.
+    # By default, a JAX process takes three quarters of the GPU's memory, which the other workers may need.
     base.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     base |= compiled_variables(Path(plan.compiled or home.parent / "cache"))
     if plan.device == "cpu":

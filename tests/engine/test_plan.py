@@ -57,6 +57,16 @@ def test_settings_of_a_process(plans: list[WorkerPlan], monkeypatch: pytest.Monk
     assert cuda.get("CUDA_VISIBLE_DEVICES") != "-1"
 
 
+def test_jax_takes_gpu_memory_when_it_needs_it_unless_the_user_says_otherwise(
+    plans: list[WorkerPlan], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    name = "XLA_PYTHON_CLIENT_PREALLOCATE"
+    monkeypatch.delenv(name, raising=False)
+    assert environ(plans[-1], tmp_path)[name] == "false"
+    monkeypatch.setenv(name, "true")
+    assert environ(plans[-1], tmp_path)[name] == "true"
+
+
 def job(number: int, *, fresh: bool = False) -> Job:
     return Job(number, ("case", "subject"), None, fresh=fresh)  # type: ignore[arg-type]  # its call is never looked at
 
