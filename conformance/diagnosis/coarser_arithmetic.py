@@ -275,7 +275,9 @@ def tightest(cells: Sequence[Evidence], conforming: Sequence[Evidence] = ()) -> 
     common = _most_common({each: len(explained) for each, explained in found.items()}, conforming)
     off = {each: _misfit(each, cells, found[each]) for each in common}
     least = min(off.values(), default=0.0)
-    near = [each for each in off if off[each] <= min(least + ALIKE, RESEMBLING if narrower else each.furthest)]
+    near = [each for each in off if off[each] <= least + ALIKE]
+    if any(observed_errors(cell) for cell in cells):
+        near = [each for each in near if off[each] <= (RESEMBLING if narrower else each.furthest)]
     return sorted(near, key=lambda each: off[each])[:MAX_PROFILES]
 
 

@@ -284,18 +284,22 @@ class Search:
         """
         Merge causes that are the same arithmetic under several conditions, and open cells that resemble it.
 
-        Libraries choose a kernel, and with it the arithmetic, by sizes in many ways; such conditions say little.
+        Libraries choose a kernel, and with it the arithmetic, by sizes in many ways; such conditions say little. A
+        single condition that all cells meet is kept.
         """
         same = [cause for cause in self.causes if cause.candidate.arithmetic == arithmetic]
         more = [n for n in self._open if arithmetic.resembles(self.cells[n])]
-        if len(same) == 1 and not more:
-            return
-        cells = {cell for cause in same for cell in cause.cells} | {self.cells[n] for n in more}
-        candidate = Candidate(arithmetic=arithmetic)
-        by_size = sorted(cells, key=lambda cell: (cell.simplicity, cell.case))
+        first, *others = sorted(same, key=lambda cause: -len(cause.cells))
+        found = {cell for cause in same for cell in cause.cells} | {self.cells[n] for n in more}
+        cells = tuple(sorted(found, key=lambda cell: (cell.simplicity, cell.case)))
+        wide = replace(first, cells=cells)
+        if others or not all(self._holds(first, n) for n in more):
+            ties = (replace(tie, guards=(Condition(),), cells=cells, condition_bits=0.0) for tie in first.ties)
+            explaining = tuple(tie for tie in ties if all(map(tie.candidate.explains, cells)))
+            wide = replace(wide, guards=(Condition(),), ties=explaining, condition_bits=0.0)
         self.causes = [cause for cause in self.causes if cause not in same]
-        self.causes.append(Cause(candidate, (Condition(),), tuple(by_size)))
-        self._taken |= dict.fromkeys(more, candidate)
+        self.causes.append(wide)
+        self._taken |= dict.fromkeys(more, first.candidate)
         self._open = [n for n in self._open if n not in more]
 
     def _reuse(self, cause: Cause) -> None:

@@ -35,7 +35,7 @@ class Arithmetic(Protocol):
 
 
 class Exact:
-    """The arithmetic of the oracle, without errors."""
+    """The arithmetic of the oracle, without errors. Every result but sums and products passes through `rounded`."""
 
     def dot(self, one: Array, other: Array) -> Array:
         """Matrix product."""
@@ -51,15 +51,15 @@ class Exact:
 
     def exp(self, values: Array) -> Array:
         """Exponential."""
-        return np.asarray(np.exp(values))
+        return np.asarray(self.rounded(np.exp(values), "soft"))
 
     def tanh(self, values: Array) -> Array:
         """Hyperbolic tangent."""
-        return np.asarray(np.tanh(values))
+        return np.asarray(self.rounded(np.tanh(values), "soft"))
 
-    def constant(self, value: float, times: float) -> float:  # noqa: ARG002 - nothing is inexact here
+    def constant(self, value: float, times: float) -> float:  # noqa: ARG002 - its only error is that of `rounded`
         """Return the number."""
-        return value
+        return float(self.rounded(np.asarray(value), "scale"))
 
 
 EXACT = Exact()

@@ -3,13 +3,13 @@
 import numpy as np
 
 from conformance.bridge.profile import Profile
-from conformance.reference.gradients import entering, forward, gradients, heads_of, merged_output
+from conformance.reference.gradients import Exact, entering, forward, gradients, heads_of, merged_output
 from conformance.reference.steps import State
 from conformance.spec.problem import Array
 from conformance.spec.rounding import round_to, truncate_to
 
 
-class Rounded:
+class Rounded(Exact):
     """
     Arithmetic that rounds every result to the dtype that a profile has for it.
 
@@ -44,7 +44,7 @@ class Rounded:
         """Matrix product of rounded operands; a narrow accumulator rounds after each term."""
         one, other = self.rounded(one, "mm"), self.rounded(other, "mm")
         if self._is_wide(self._profile.acc):
-            return np.asarray(one @ other)
+            return super().dot(one, other)
         total = np.zeros(())
         for term in range(one.shape[-1]):
             total = self.rounded(total + one[..., term, None] * other[..., term, None, :], "acc")
@@ -53,23 +53,11 @@ class Rounded:
     def total(self, terms: Array, field: str) -> Array:
         """Sum over the last axis, which is kept with size one; a narrow sum rounds after each term."""
         if self._is_wide(self._dtype(field)):
-            return np.asarray(terms.sum(axis=-1, keepdims=True))
+            return super().total(terms, field)
         total = np.zeros(())
         for term in range(terms.shape[-1]):
             total = self.rounded(total + terms[..., term, None], field)
         return total
-
-    def exp(self, values: Array) -> Array:
-        """Exponential, rounded."""
-        return self.rounded(np.exp(values), "soft")
-
-    def tanh(self, values: Array) -> Array:
-        """Hyperbolic tangent, rounded."""
-        return self.rounded(np.tanh(values), "soft")
-
-    def constant(self, value: float, times: float) -> float:  # noqa: ARG002 - a number is rounded once
-        """Round the number."""
-        return float(self.rounded(np.asarray(value), "scale"))
 
 
 def simulated(state: State, arithmetic: Rounded) -> dict[str, Array]:
