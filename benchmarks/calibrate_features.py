@@ -110,9 +110,10 @@ def line(feature: str, subject: str, dtype: str, found: list[Record]) -> Iterato
     if not judged:
         return
     green = [record["budget"] for record in judged if record["verdict"] in GREEN]
-    false = sum(record.get("class") == "precision" or bool(record.get("uncalibrated")) for record in judged)
-    blunt = sum(record["verdict"] == "inconclusive" for record in judged if not record.get("uncalibrated"))
-    known = sum("known" in record for record in judged)
+    new = [record for record in judged if "known" not in record]
+    false = sum(record.get("class") == "precision" or bool(record.get("uncalibrated")) for record in new)
+    blunt = sum(record["verdict"] == "inconclusive" for record in new if not record.get("uncalibrated"))
+    known = len(judged) - len(new)
     other = len(judged) - len(green) - false - blunt - known
     quantiles = [f"{x:.2f}" for x in np.quantile(np.array(green, float), (0.5, 0.95, 1.0))] if green else ["-"] * 3
     cells = (feature, f"`{subject}`", dtype, len(green), *quantiles, false, blunt, known, other)

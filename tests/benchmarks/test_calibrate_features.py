@@ -39,19 +39,21 @@ def test_a_row_counts_what_conforms_and_tells_false_alarms_from_the_rest() -> No
         record("inconclusive", uncalibrated=True, budget=2.0),
         record("inconclusive", budget=0.5),
         record("fail", **{"class": "semantic"}, budget=9.0),
+        record("fail", **{"class": "semantic"}, budget=9.0, known="float_mask=cast_to_integer"),
+        record("fail", **{"class": "precision"}, budget=7.0, known="a reason"),
         record("error"),
         record("unsupported"),
     ]
     # of .1 .2 .3 .4: the median is between the middle two, the 95 % quantile at 2.85 of 3 steps
     assert [*script.line("relu", "numpy.mha", "float32", found)] == [
-        "| relu | `numpy.mha` | float32 | 4 | 0.25 | 0.39 | 0.40 | 2 | 1 | 2 |"
+        "| relu | `numpy.mha` | float32 | 4 | 0.25 | 0.39 | 0.40 | 2 | 1 | 2 | 2 |"
     ]
 
 
 def test_a_row_of_false_alarms_alone_is_shown_and_one_that_judged_nothing_is_not() -> None:
     false = [record("fail", **{"class": "precision"}, budget=3.0)]
     assert [*script.line("relu", "numpy.mha", "float32", false)] == [
-        "| relu | `numpy.mha` | float32 | 0 | - | - | - | 1 | 0 | 0 |"
+        "| relu | `numpy.mha` | float32 | 0 | - | - | - | 1 | 0 | 0 | 0 |"
     ]
     assert [*script.line("relu", "numpy.mha", "float32", [record("unsupported")])] == []
 
