@@ -146,20 +146,25 @@ def evident_cause(answers: Answers, expected: Expectations, declared: Dialect, p
         ordered = sorted(some, key=lambda answer: answer[0].reply_limit)
         return [_evidence(expected.reply(*answer, dialect, profile)) for answer in ordered[:number]]
 
-    def shown(group: Answers, dialect: Dialect) -> dict[str, str]:
+    def shown(group: Answers, dialect: Dialect) -> dict[str, str] | None:
+        """The deviations that most calls show; {} if most conform, and None if no deviation explains the others."""
         cells = smallest(group, dialect)
         if 2 * sum(cell.actual is not None for cell in cells) < max(len(cells), 1):
             return {}
-        tied = _first(cells)
+        if not (tied := _first(cells)):
+            return None
         further = smallest(basis, dialect, 4 * ENOUGH) if len(tied) > 1 else []
-        best = max(tied, key=lambda change: sum(_suits(cell, change) for cell in further), default=())
+        best = max(tied, key=lambda change: sum(_suits(cell, change) for cell in further))
         return {decision: name for decision, name in best if name != CANONICAL}
 
-    cause = shown(_plain(answers, BASIS), declared) or shown(masked, declared)
+    # A mistake that shows in plain calls shows in all others too, so a second one cannot be told from it.
+    if (plain := shown(_plain(answers, BASIS), declared)) is None:
+        return {}
+    cause = plain or shown(masked, declared) or {}
     dialect = {**declared, **cause}
     failing = [answer for answer in closed if not expected.conforms(*answer, dialect, profile)]
     with suppress(UnderivedBound):  # a first deviation without a derived bound hides a second one
-        cause |= shown(failing, dialect)
+        cause |= shown(failing, dialect) or {}
     return cause
 
 

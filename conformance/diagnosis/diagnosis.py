@@ -81,51 +81,63 @@ class Diagnosis:
     The causes in the order in which they were found, the unexplained failing cells, and their localisation.
 
     separated: the same causes with one deviation each, if that is the shorter description; else (). A cell may be among
-    the cells of several of them.
+    the cells of several of them. judged: the number of cells, the conforming ones included.
     """
 
-    causes: tuple[Cause, ...]
-    unexplained: tuple[Evidence, ...]
+    causes: tuple[Cause, ...] = ()
+    unexplained: tuple[Evidence, ...] = ()
     where: Localisation = field(default_factory=Localisation)
     separated: tuple[Cause, ...] = ()
+    judged: int = 0
+
+    @property
+    def has_unknown_mistake(self) -> bool:
+        """Whether most cells are unexplained."""
+        return 2 * len(self.unexplained) > self.judged
+
+
+NO_DIAGNOSIS = Diagnosis()
 
 
 def diagnose(
-    cells: Sequence[Evidence], non_reproducible: Sequence[Evidence] = (), suspects: Sequence[Cause] = ()
+    cells: Sequence[Evidence], non_reproducible: Sequence[Evidence] = (), other: Diagnosis = NO_DIAGNOSIS
 ) -> Diagnosis:
     """
     Find the causes of the failing cells among all judged cells of one subject.
 
-    non_reproducible: cells whose reply differs each time, or has a wrong form; no cause explains them. suspects: causes
-    of the same implementation, called in another form. They are tried first, and other causes only for the cells that
-    are left.
+    non_reproducible: cells whose reply differs each time, or has a wrong form; no cause explains them. other: the
+    diagnosis of the same implementation, called in another form. Its causes are tried first, and other causes only for
+    the cells that are left. If most of its cells are unexplained, cells that should show the same unknown mistake are
+    not searched. Its unexplained cells count against causes that may be coincidence.
     """
-    search = Search(cells)
-    search.confirm(suspects)
-    seen = [Candidate((way,)) for cell in search.open_cells() for way in cell.found]
+    search = Search(cells, unknown=other.unexplained if other.has_unknown_mistake else ())
+    search.confirm(other.causes)
+    seen = [Candidate((way,)) for cell in search.searched_cells() for way in cell.found]
     _take_plain(search, seen)
     search.combine_open()
-    search.take([*singles(_searched(search.open_cells())), *numbers(search.open_cells())], alone=True)
+    search.take([*singles(_searched(search.searched_cells())), *numbers(search.searched_cells())], alone=True)
     search.combine_open()
     if search.can_pay(KERNEL_BITS):
-        search.take(fitted(search.open_cells(), search.conforming_cells()))
+        search.take(fitted(search.searched_cells(), search.conforming_cells()))
     if search.can_pay(USUAL_BITS):
-        search.take(pairs(search.open_cells(), search.causes))
+        search.take(pairs(search.searched_cells(), search.causes))
     for _ in range(MAX_FURTHER):
         search.combine_open()
         if not (search.causes and search.can_pay(USUAL_BITS)):
             break
         before = search.changes()
-        search.take(further(search.open_cells(), before))
+        search.take(further(search.searched_cells(), before))
         if search.changes() == before:
             break
     search.take(seen)
-    search.take(arithmetic(search.open_cells(), search.conforming_cells()))
+    search.take(arithmetic(search.searched_cells(), search.conforming_cells()))
     search.merge()
     search.unite()
     search.combine()
-    causes, unexplained = causes_that_stand(search.causes, search.open_cells(), non_reproducible)
-    return Diagnosis(tuple(causes), tuple(unexplained), search.where(unexplained), search.separated(causes))
+    others = (*non_reproducible, *other.unexplained)
+    causes, unexplained = causes_that_stand(search.causes, search.open_cells(), others)
+    where, separated = search.where(unexplained), search.separated(causes)
+    return Diagnosis(tuple(causes), tuple(unexplained), where, separated, len(cells))
 
 
 def _searched(cells: Sequence[Evidence]) -> list[Evidence]:
@@ -145,7 +157,7 @@ def first_look(cells: Sequence[Evidence]) -> tuple[Cause, ...]:
 
 def _take_plain(search: Search, seen: Iterable[Candidate]) -> None:
     """Take causes among `seen`, everyday deviations and fitted numbers. seen: ways found when cells were judged."""
-    cells = search.open_cells()
+    cells = search.searched_cells()
     named = [*seen, *singles(cells[:MAX_SEARCHED_CELLS], plain_ways)]
     limit = search.enough(named)
     if limit == inf:

@@ -139,7 +139,7 @@ class Evidence:
         """Whether the failing reply is within its bound under the change."""
         if len(change) == 1 and change[0] in self.found:
             return True
-        return self.of_reply.once(("explained", change), lambda: self._explained_by(change))
+        return self.of_reply.once(("explained", frozenset(change)), lambda: self._explained_by(change))
 
     def _explained_by(self, change: Change) -> bool:
         if self.actual is None or not any(_reaches(self.problem, way) for way in change):
@@ -159,7 +159,7 @@ class Evidence:
 
     def loosely_conforms_under(self, change: Change) -> bool:
         """Whether the failing reply is within its bound under a known cause, even if the answers hardly differ."""
-        return self.of_reply.once(("loosely conforms", change), lambda: self._loosely_conforms(change))
+        return self.of_reply.once(("loosely conforms", frozenset(change)), lambda: self._loosely_conforms(change))
 
     def _loosely_conforms(self, change: Change) -> bool:
         if self.actual is None or not any(_reaches(self.problem, way) for way in change):
@@ -178,7 +178,7 @@ class Evidence:
         if not any(_reaches(self.problem, way) for way in change) or self._is_lost_in_nan(change):
             return False
         both = self._with(self.under(taken), change)
-        without = self._reply(self.under(taken)) if taken else self.declared.reply
+        without = self.of_call.once(("reply", taken), lambda: self._reply(self.under(taken)))
         changed = self._reply(both)
         return any(
             distance(without[name], changed[name], bound) > MIN_DISTANCE

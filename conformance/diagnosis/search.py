@@ -43,7 +43,8 @@ def fitted(cells: Sequence[Evidence], conforming: Sequence[Evidence] = ()) -> It
     """
     The loops over key tiles that explain most of some failing cells.
 
-    Where the failure also shows without a causal mask, no loop is tried.
+    Where the failure also shows without a causal mask, no loop is tried, nor where none explains one of the simplest
+    cells in which some loop would show.
 
     conforming: of loops with the same effect on the failing calls, those that change the fewest conforming calls come
     first.
@@ -56,7 +57,7 @@ def fitted(cells: Sequence[Evidence], conforming: Sequence[Evidence] = ()) -> It
         and prod(cell.problem.logits_shape) <= MAX_LOGITS
         and not shows_with_fewer(cell, without)
     ]
-    found = _explained(_tried(causal))
+    found = _explained(_simplest_and_largest(causal)) if _is_loop(causal) else []
     most = max((count for _, count in found), default=0)
     simplest: dict[tuple[str, Outcomes], KeyLoop] = {}
     contrasts = _of_each_shape(conforming)
@@ -70,7 +71,13 @@ def _has_causal_argument(problem: Problem) -> bool:
     return any(is_causal_argument(operand) for operand in problem.mask_operands)
 
 
-def _tried(cells: Sequence[Evidence]) -> list[Evidence]:
+def _is_loop(cells: Sequence[Evidence]) -> bool:
+    """Whether a loop explains one of the simplest cells, or shows in none of them, because they are too small."""
+    found = _explained(cells[:MAX_TRIED])
+    return not found or any(count for _, count in found)
+
+
+def _simplest_and_largest(cells: Sequence[Evidence]) -> list[Evidence]:
     by_size = sorted(cells, key=lambda cell: prod(cell.problem.logits_shape))
     return [*dict.fromkeys([*cells[:MAX_TRIED], *by_size[-MAX_TRIED:]])]
 
@@ -153,10 +160,15 @@ class _Rated:
 
 @dataclass
 class Search:
-    """The cells of a subject and the causes found so far."""
+    """
+    The cells of a subject and the causes found so far.
+
+    unknown: cells of another form of the same implementation that show a mistake without a name.
+    """
 
     cells: Sequence[Evidence]
     causes: list[Cause] = field(default_factory=list)
+    unknown: Sequence[Evidence] = ()
 
     def __post_init__(self) -> None:
         self._guards = Guards(self.cells)
@@ -176,6 +188,10 @@ class Search:
     def open_cells(self) -> list[Evidence]:
         """Failing cells without a cause, the simplest first."""
         return [self.cells[n] for n in self._open]
+
+    def searched_cells(self) -> list[Evidence]:
+        """The open cells in which causes are searched: those that should not show the unknown mistake as well."""
+        return [cell for cell in self.open_cells() if not shows_with_fewer(cell, self.unknown)]
 
     def changes(self) -> list[Change]:
         """The deviations of each cause."""

@@ -90,16 +90,21 @@ class Suspect:
         worst case of summation. This is used for causes that other replies have shown, and such a cause may make the
         coarse arithmetic visible.
         """
-        return any(self._is_within(dialect, profile) for profile in self._profiles()) or self._is_possible(dialect)
+        answers: dict[str, OracleAnswer | None] = {}
+        for profile in self._profiles():
+            if profile.score not in answers:
+                answers[profile.score] = self._answer(dialect, profile.score)
+            if self._is_within(answers[profile.score], dialect, profile):
+                return True
+        return self._is_possible(answers[self.profile.score])
 
-    def _is_possible(self, dialect: Dialect) -> bool:
+    def _is_possible(self, answer: OracleAnswer | None) -> bool:
         """
-        Whether some order of summation gives the reply under `dialect`, and that differs more from the declared answer.
+        Whether some order of summation gives the reply, and the answer differs more from the declared one.
 
         The bound assumes that roundings average out. A finite fill makes many weights equal, and if a sum adds them one
         by one, each is rounded in the same direction.
         """
-        answer = self._answer(dialect, self.profile.score)
         if answer is None:
             return False
         bounds = _bounds(answer, self.declared, self.profile)
@@ -111,10 +116,9 @@ class Suspect:
 
     def conforms_under(self, dialect: Dialect) -> bool:
         """Whether the reply is within the bound under `dialect` with the declared arithmetic."""
-        return self._is_within(dialect, self.profile)
+        return self._is_within(self._answer(dialect, self.profile.score), dialect, self.profile)
 
-    def _is_within(self, dialect: Dialect, profile: Profile) -> bool:
-        answer = self._answer(dialect, profile.score)
+    def _is_within(self, answer: OracleAnswer | None, dialect: Dialect, profile: Profile) -> bool:
         if answer is None:
             return False
         return _budget(answer, self.declared, _rounding_results(profile, dialect), self.actual) <= 1.0
@@ -213,6 +217,7 @@ def _used(reply: Reply, bounds: Mapping[str, Bound], profile: Profile, actual: M
     return max(used)
 
 
+@lru_cache(maxsize=4)
 def _bounds(answer: OracleAnswer, declared: Expectation, profile: Profile) -> Mapping[str, Bound]:
     """
     The bounds under a candidate.

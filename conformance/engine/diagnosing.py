@@ -8,7 +8,7 @@ from typing import Any
 
 from conformance.bridge.contract import Facts
 from conformance.diagnosis.condition_fit import condition_of
-from conformance.diagnosis.diagnosis import Accepts, Diagnosis, diagnose, record_of
+from conformance.diagnosis.diagnosis import NO_DIAGNOSIS, Accepts, Diagnosis, diagnose, record_of
 from conformance.diagnosis.evidence import Evidence, Shared
 from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, make_cell
@@ -121,9 +121,8 @@ class SubjectDiagnosis:
             found: dict[str, Any] = {"causes": [], "unexplained": []}
             if failing:
                 form = replace(subject, dense=False).name
-                other = forms.get(form, Diagnosis((), ()))
-                non_reproducible = (*self._non_reproducible.get(name, ()), *other.unexplained)
-                diagnosis = diagnose(cells, non_reproducible, other.causes)
+                non_reproducible = self._non_reproducible.get(name, ())
+                diagnosis = diagnose(cells, non_reproducible, forms.get(form, NO_DIAGNOSIS))
                 forms.setdefault(form, diagnosis)
                 found = record_of(diagnosis, self._others(subject, cells), self._accepts)
             found["errors"] = list(self._errors(name))

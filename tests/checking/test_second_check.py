@@ -1,15 +1,19 @@
-"""What a second check of the same process need not compute again."""
+"""What a check need not compute again: expectations of an earlier one, and the search for an unknown mistake."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conformance.bridge.profile import Profile
-from conformance.checking import function_check
+from conformance.checking import arithmetic, function_check
 from conformance.checking.function_check import Checked
 from conformance.deviations.deviation import Dialect
+from conformance.diagnosis.candidates import Cause
+from conformance.diagnosis.diagnosis import first_look
+from conformance.diagnosis.evidence import Evidence
 from conformance.engine import judging
 from conformance.spec.problem import Problem
 from conformance.verdicts.expectation import Expectation, expect
@@ -62,3 +66,34 @@ def test_too_many_expectations_are_dropped(monkeypatch: pytest.MonkeyPatch, comp
     function_check._known_expectations(()).update(kept)
     assert function_check._known_expectations(()) == {}
     assert computed == [0]
+
+
+UNKNOWN = """
+import numpy as np
+
+def attend(query, key, value, *, mask=None, is_causal=False, scale=None):
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    logits = np.sin(query @ key.swapaxes(-1, -2) * scale) * 1.7
+    attended = np.ones(logits.shape[-2:], bool)
+    attended = np.tril(attended) if is_causal else attended
+    logits = np.where(attended if mask is None else attended & mask, logits, -np.inf)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return (weights / weights.sum(-1, keepdims=True)) @ value
+"""
+
+
+def test_a_mistake_of_plain_calls_without_a_name_is_searched_once_before_judging(
+    monkeypatch: pytest.MonkeyPatch, checked: Check, tmp_path: Path
+) -> None:
+    """It shows in every call, so no other call tells more of a second mistake."""
+    looked: list[tuple[Cause, ...]] = []
+
+    def recorded(cells: Sequence[Evidence]) -> tuple[Cause, ...]:
+        looked.append(first_look(cells))
+        return looked[-1]
+
+    monkeypatch.setattr(arithmetic, "first_look", recorded)
+    (tmp_path / "unknown.py").write_text(UNKNOWN, encoding="utf-8")
+    found = checked(f"{tmp_path / 'unknown.py'}:attend", "causal/offset/past_of*")
+    assert looked == [()]
+    assert str(found.causes[0]).startswith("no cause found (more than rounding)")

@@ -374,7 +374,7 @@ def test_a_cause_of_another_form_is_suspected_first_with_its_condition() -> None
     (known,) = diagnose(subject(lambda problem: REVERSED if problem.seq_len_q == problem.seq_len_k else {})).causes
     assert known.guards[0] == square
     (failing,) = (each for each in subject(lambda _: REVERSED, ["float32"]) if each.case.endswith("masked-2-3-7-7"))
-    found = diagnose([failing], suspects=[known])
+    found = diagnose([failing], other=Diagnosis((known,)))
     assert told(found) == [(REVERSED, square, 1)]
     assert diagnose([failing]).causes[0].guards[0] == always()
 
@@ -382,14 +382,28 @@ def test_a_cause_of_another_form_is_suspected_first_with_its_condition() -> None
 def test_a_suspect_that_a_conforming_call_contradicts_is_none() -> None:
     (known,) = diagnose(subject(lambda _: REVERSED)).causes
     failing, conforming = cell(plain(2, 5, 7), REVERSED), cell(plain(2, 17, 19), {})
-    found = diagnose([failing, conforming], suspects=[known])
+    found = diagnose([failing, conforming], other=Diagnosis((known,)))
     assert [change for change, guard, _ in told(found) if guard == always()] == []
 
 
 def test_a_suspect_that_explains_nothing_is_none() -> None:
     (known,) = diagnose(subject(lambda _: REVERSED)).causes
-    found = diagnose([cell(padded(2, 5, 7), IGNORED)], suspects=[known])
+    found = diagnose([cell(padded(2, 5, 7), IGNORED)], other=Diagnosis((known,)))
     assert [change for change, *_ in told(found)] == [IGNORED]
+
+
+@pytest.mark.parametrize(("unknown", "causes"), [(2, []), (1, [{**REVERSED, **IGNORED}])])
+def test_calls_that_show_an_unknown_mistake_of_another_form_are_not_searched(
+    unknown: int, causes: list[dict[str, str]]
+) -> None:
+    """Most plain calls of the other form fail without a cause, so calls with a mask show the same mistake."""
+    plain_calls = [plain(*size) for size in SIZES[:3]]
+    cells = [bent(each, 0.1) if n < unknown else cell(each, {}) for n, each in enumerate(plain_calls)]
+    other = diagnose(cells)
+    assert (len(other.unexplained), other.judged, other.has_unknown_mistake) == (unknown, 3, unknown == 2)
+    found = diagnose([cell(padded(*size), {**REVERSED, **IGNORED}) for size in SIZES[:4]], other=other)
+    assert [change for change, *_ in told(found)] == causes
+    assert len(found.unexplained) == (0 if causes else 4)
 
 
 def test_gradients_say_nothing_of_a_cause_that_takes_their_parameter_away() -> None:
