@@ -484,9 +484,11 @@ def _explaining(
     more are not tried (`shows_with_fewer`). The search ends when a change explains all cells.
     """
     simplest = {_kind(cell): cell for cell in reversed(cells)}
-    chosen = sorted(simplest.values(), key=cells.index)[:MAX_PAIRED_CELLS]
+    by_masks = sorted(
+        simplest.values(), key=lambda cell: (cell.facts.dtype in HALF, len(_arguments(cell)), cells.index(cell))
+    )
     fruitless: list[Evidence] = []
-    for cell in sorted(chosen, key=lambda cell: (cell.facts.dtype in HALF, len(_arguments(cell)))):
+    for cell in by_masks[:MAX_PAIRED_CELLS]:
         if shows_with_fewer(cell, fruitless):
             continue
         likely: list[Change] = []

@@ -43,8 +43,8 @@ def fitted(cells: Sequence[Evidence], conforming: Sequence[Evidence] = ()) -> It
     """
     The loops over key tiles that explain most of some failing cells.
 
-    Where the failure also shows without a causal mask, no loop is tried, nor where none explains one of the simplest
-    cells in which some loop would show.
+    Where the failure also shows without a causal mask, no loop is tried; nor on large cells, if none explains one of the
+    simplest.
 
     conforming: of loops with the same effect on the failing calls, those that change the fewest conforming calls come
     first.
@@ -72,9 +72,8 @@ def _has_causal_argument(problem: Problem) -> bool:
 
 
 def _is_loop(cells: Sequence[Evidence]) -> bool:
-    """Whether a loop explains one of the simplest cells, or shows in none of them, because they are too small."""
-    found = _explained(cells[:MAX_TRIED])
-    return not found or any(count for _, count in found)
+    """Whether some loop explains one of the simplest cells."""
+    return any(count for _, count in _explained(cells[:MAX_TRIED]))
 
 
 def _simplest_and_largest(cells: Sequence[Evidence]) -> list[Evidence]:

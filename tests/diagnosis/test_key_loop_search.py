@@ -69,5 +69,3 @@ def test_no_loop_is_tried_on_large_calls_if_none_explains_a_simple_one() -> None
     simple, large = [flagged(*size) for size in ((2, 5, 7), (2, 7, 5), (1, 7, 7))], cell(flagged(1, 67, 131), loop)
     assert list(fitted([*(cell(each, loop) for each in simple), large]))
     assert list(fitted([*(bent(each, 0.1) for each in simple), large])) == []
-    too_small = [bent(flagged(batch, 1, 1), 0.1) for batch in (2, 3, 5)]  # the only query attends to the only key
-    assert list(fitted([*too_small, large]))

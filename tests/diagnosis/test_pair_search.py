@@ -58,6 +58,12 @@ def test_a_mistake_that_shows_without_a_mask_shows_with_one(one: Evidence, other
     assert shows_with_fewer(one, [other]) == expected
 
 
+def test_a_large_call_without_a_mask_is_among_the_few_that_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(candidates, "MAX_PAIRED_CELLS", 1)
+    found = pairs([bent(padded(1, 5, 7), BY), cell(plain(2, 17, 19), BOTH)], [])
+    assert BOTH in [dict(each.change) for each in found]
+
+
 def cause(decision: str, name: str) -> Cause:
     """A cause without a condition."""
     return Cause(Candidate(((decision, name),)), (Condition(),), ())
