@@ -43,8 +43,8 @@ def fitted(cells: Sequence[Evidence], conforming: Sequence[Evidence] = ()) -> It
     """
     The loops over key tiles that explain most of some failing cells.
 
-    Where the failure also shows without a causal mask, no loop is tried; nor on large cells, if none explains one of the
-    simplest.
+    Where the failure also shows without a causal mask, no loop is tried. Loops are tried on large cells only if one
+    explains one of the simplest.
 
     conforming: of loops with the same effect on the failing calls, those that change the fewest conforming calls come
     first.
