@@ -29,7 +29,7 @@ from conformance.deviations.logits import (
     scaled_by,
 )
 from conformance.deviations.names import DIGITS, LINES, PLAIN, Words, bits_of, slot_of
-from conformance.deviations.softmax import denominator_plus
+from conformance.deviations.softmax import denominator_plus, weights_times
 from conformance.reference.pipeline import StepsMap
 from conformance.spec.problem import Problem
 from conformance.spec.rounding import largest
@@ -269,6 +269,7 @@ MEASURED: tuple[Measured, ...] = (
     ),
     Measured("softcap", "default_", CAPS, math.inf, _has_no_softcap, problem=capped_by_default, smallest=1e-6),
     Measured("bias_scale", "times_", COUNTS, 1.0, _biased, problem=bias_times),
+    Measured("weight_factor", "times_", FACTORS, 1.0, _always, steps=weights_times, bounded=False),
     Measured(
         "softmax_denominator",
         "plus_",

@@ -145,6 +145,11 @@ def _unpadded(state: State) -> Array:
     return np.asarray(keys / keys.sum(axis=-1, keepdims=True))
 
 
+def weights_times(number: float) -> StepsMap:
+    """Multiply the weights by a number: inverted dropout that inference keeps, or a normalisation of their own."""
+    return following("fully_masked_rows", "scaled weights", lambda state: state.but(probs=number * state.probs))
+
+
 def _weights_kept(state: State, ordinary: HeadsMap) -> State:
     """Multiply the weights by 1 - dropout_p at inference, as in the non-inverted dropout of 2012."""
     settled, dropped = ordinary(state), state.problem.dropout_p

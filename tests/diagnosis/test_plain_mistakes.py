@@ -545,6 +545,7 @@ SOFTMAX = (
     Mistake("softmax_axis=queries", calls(), through(lambda p: softmax(scores(p), axis=2))),
     Mistake("softmax_count=twice", calls(), through(lambda p: softmax(softmax(scores(p))))),
     Mistake("softmax_denominator=plus_0.05", calls(), denominator_plus(0.05)),
+    Mistake("weight_factor=times_0.75", calls(), through(lambda p: 0.75 * softmax(scores(p)))),
     Mistake("inactive_dropout=scales_weights", calls(dropout_p=0.25), through(lambda p: 0.75 * softmax(scores(p)))),
     Mistake("softmax_maximum=missing", [each.but(query=each.query * 60.0) for each in calls()], no_maximum),
     Mistake("recomputed_weights=unnormalised", differentiated(), unnormalised_on_the_way_back),

@@ -176,6 +176,13 @@ def test_what_is_added_to_the_denominator(number: float) -> None:
     assert near(found["softmax_denominator plus_"], "plus_", number)
 
 
+@given(st.floats(-3.0, 3.0).filter(lambda number: abs(number - 1.0) > 1e-3).map(lambda number: round(number, 3)))
+@EVERY
+def test_by_what_the_weights_are_multiplied(number: float) -> None:
+    found = told("weight_factor", f"times_{text(number)}")
+    assert near(found["weight_factor times_"], "times_", number)
+
+
 @given(st.floats(-4.0, 4.0).filter(lambda number: abs(number - 1.0) > 1e-3).map(lambda number: round(number, 3)))
 @EVERY
 def test_how_often_an_additive_mask_counts(number: float) -> None:

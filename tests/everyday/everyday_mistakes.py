@@ -336,6 +336,11 @@ if is_causal:
     ),
     Mistake("not normalised", ("softmax_denominator=missing",), {"divide": ""}),
     Mistake(
+        "weights times 0.9",
+        ("weight_factor=times_0.9",),
+        {"divide": "weights = weights / np.where(total == 0, 1, total) * 0.9"},
+    ),
+    Mistake(
         "softmax in float16",
         ("scores_and_softmax_in_float16", "softmax_in_float16"),
         {

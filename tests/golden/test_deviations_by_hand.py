@@ -409,6 +409,15 @@ def test_the_denominator_of_the_softmax_has_one_more_term() -> None:
     assert output(fully_masked, "softmax_denominator=plus_one") == pytest.approx([0.0, 4.0])
 
 
+def test_the_weights_are_multiplied_after_the_softmax() -> None:
+    assert output(two_keys()) == pytest.approx([7.0, 5.0])
+    assert output(two_keys(), "weight_factor=times_0.75") == pytest.approx([5.25, 3.75])
+    fully_masked = two_keys(mask([[0, 0], [1, 1]]))
+    assert output(fully_masked, "weight_factor=times_-2") == pytest.approx([0.0, -10.0])
+    weights = evaluate(two_keys(), {"weight_factor": "times_0.75"}).state.probs
+    np.testing.assert_allclose(weights[0, 0, 0], [0.75 * 0.25, 0.75 * 0.75])
+
+
 def test_a_non_finite_key_leaks_where_it_is_masked() -> None:
     problem = two_keys(mask([[1, 0], [1, 0]]))
     assert output(problem, "nonfinite_key=leaks") == [4.0, 4.0]
