@@ -7,7 +7,7 @@ import pytest
 
 from conformance.bridge.profile import Profile
 from conformance.deviations.catalogue import evaluate
-from conformance.diagnosis.coarser_arithmetic import ARITHMETIC, tightest
+from conformance.diagnosis.coarser_arithmetic import ARITHMETIC, observed_errors, tightest
 from conformance.diagnosis.diagnosis import diagnose
 from conformance.diagnosis.evidence import Evidence
 from conformance.reference.simulated import Rounded, simulated
@@ -134,6 +134,14 @@ def test_arithmetic_of_some_sizes_only_is_one_cause_without_conditions() -> None
     told = {each.candidate.arithmetic.name for each in (cause, *cause.ties) if each.candidate.arithmetic is not None}
     assert told & {"tf32_operands", "float16_operands"}  # the same for ordinary numbers
     assert (cause.guards[0].words, len(cause.cells), found.unexplained) == ("", sum(narrow), ())
+
+
+def test_a_reply_of_another_shape_shows_no_arithmetic() -> None:
+    """Its shape can be broadcast to the expected one, so it could be subtracted."""
+    cells = [failing(case, tiled(case)[:, :, :1]) for case in cases()]
+    assert all(observed_errors(each) == {} for each in cells)
+    assert tightest(cells) == []
+    assert diagnose(cells).causes == ()
 
 
 def test_every_kind_of_arithmetic_can_be_simulated() -> None:
