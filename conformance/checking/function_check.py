@@ -245,6 +245,7 @@ def _checked(
         closeness=Closeness(reshape=True, left_out=WITHOUT_CONSENSUS),
         keeps_cases=True,
         accepted_way=begun.accepts,
+        evident=begun.evident,
     )
     with ending(session):
         return _finished(request, session, begun, alternatives, clock, watch, further_problems)
@@ -296,6 +297,7 @@ class _Begun:
 
     pool: may have a process that serves them. judge: knows already what is expected of the calls that were made before.
     mask: the function's name for its mask. accepts: whether a deviation that shows beside another cause is accepted.
+    evident: deviations that the first calls showed together.
     """
 
     subjects: list[Subject]
@@ -307,6 +309,7 @@ class _Begun:
     judge: Judge = field(default_factory=Judge)
     mask: str | None = None
     accepts: Callable[[tuple[str, str]], bool] = lambda _: False
+    evident: tuple[tuple[str, str], ...] = ()
 
     def review(self, judged: Judged) -> Reviewed:
         """Return the accepted deviation of a cell, if any."""
@@ -347,6 +350,7 @@ def _begin_own(request: CheckRequest, folder: Path, inspection: Inspection) -> _
         judge,
         signature.mask,
         partial(is_accepted, declared),
+        settled.evident,
     )
 
 

@@ -290,6 +290,7 @@ class SettledFunction:
     A function with everything under which it is judged.
 
     profiles: dtype -> name of the profile. read: those of the profiles that were calibrated or given by the user.
+    evident: the deviations that the calls showed and that are not accepted.
     """
 
     signature: Signature
@@ -297,6 +298,7 @@ class SettledFunction:
     profiles: Mapping[str, str]
     read: Mapping[str, str]
     observed: ObservedDecisions
+    evident: tuple[tuple[str, str], ...] = ()
 
     def files(self, target: Target) -> dict[str, str]:
         """Return the files of the generated adapter: name -> text."""
@@ -339,7 +341,8 @@ def settle(
     read = {**calibrated(answers, expected, declared.dialect, cause), **given}
     names = {dtype: fallback(dtype) for dtype in CANDIDATES} | read
     observed = observe(answers, expected, profiles_named(names), declared, cause)
-    return SettledFunction(signature, declared, names, read, observed)
+    evident = tuple(way for way in cause.items() if not is_accepted(declared, way))
+    return SettledFunction(signature, declared, names, read, observed, evident)
 
 
 def write_adapter(folder: Path, files: Mapping[str, str], device: str = "cpu") -> Subject:

@@ -20,7 +20,7 @@ from conformance.diagnosis.candidates import (
     singles,
 )
 from conformance.diagnosis.conditions import Condition, condition_text
-from conformance.diagnosis.evidence import Evidence
+from conformance.diagnosis.evidence import Change, Evidence
 from conformance.diagnosis.explanation import CANONICAL, Explanation, Way, explanation_of, plain_ways
 from conformance.diagnosis.localisation import Localisation
 from conformance.diagnosis.search import Search, fitted
@@ -100,7 +100,10 @@ NO_DIAGNOSIS = Diagnosis()
 
 
 def diagnose(
-    cells: Sequence[Evidence], non_reproducible: Sequence[Evidence] = (), other: Diagnosis = NO_DIAGNOSIS
+    cells: Sequence[Evidence],
+    non_reproducible: Sequence[Evidence] = (),
+    other: Diagnosis = NO_DIAGNOSIS,
+    evident: Change = (),
 ) -> Diagnosis:
     """
     Find the causes of the failing cells among all judged cells of one subject.
@@ -108,10 +111,12 @@ def diagnose(
     non_reproducible: cells whose reply differs each time, or has a wrong form; no cause explains them. other: the
     diagnosis of the same implementation, called in another form. Its causes are tried first, and other causes only for
     the cells that are left. If most of its cells are unexplained, cells that should show the same unknown mistake are
-    not searched. Its unexplained cells count against causes that may be coincidence.
+    not searched. Its unexplained cells count against causes that may be coincidence. evident: deviations that earlier
+    calls showed together; nothing else is searched if they explain every failing cell.
     """
     search = Search(cells, unknown=other.unexplained if other.has_unknown_mistake else ())
     search.confirm(other.causes)
+    search.confirm_together(evident)
     seen = [Candidate((way,)) for cell in search.searched_cells() for way in cell.found]
     _take_plain(search, seen)
     search.combine_open()

@@ -257,6 +257,14 @@ class Search:
                 self._taken |= dict.fromkeys(shows, each.candidate)
                 self._open = [n for n in self._open if n not in shows]
 
+    def confirm_together(self, change: Change) -> None:
+        """Accept several deviations if together they explain every open cell, and no conforming cell contradicts."""
+        if len(change) < PAIR or not all(explains(self.cells[n], change) for n in self._open):
+            return
+        if self._is_unconditional(Candidate(change)):
+            self.confirm([Cause(Candidate(change), (Condition(),), ())])
+            self.extend()
+
     def extend(self, first: int = 0) -> None:
         """
         Add to causes the open cells under their condition that are within the bound, even if the answers hardly differ.

@@ -9,7 +9,7 @@ from typing import Any
 from conformance.bridge.contract import Facts
 from conformance.diagnosis.condition_fit import condition_of
 from conformance.diagnosis.diagnosis import NO_DIAGNOSIS, Accepts, Diagnosis, diagnose, record_of
-from conformance.diagnosis.evidence import Evidence, Shared
+from conformance.diagnosis.evidence import Change, Evidence, Shared
 from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, make_cell
 from conformance.engine.judging import Judged
@@ -55,9 +55,14 @@ class SubjectDiagnosis:
     cells are not kept. They are evidence only if the subject fails in other calls, and are then recalled from the log.
     """
 
-    def __init__(self, cases: Cases, accepts: Accepts = lambda _: False) -> None:
-        """Start empty. cases: returns every case. accepts: whether a deviation is accepted beside another cause."""
-        self._cases, self._accepts = cases, accepts
+    def __init__(self, cases: Cases, accepts: Accepts = lambda _: False, evident: Change = ()) -> None:
+        """
+        Start empty.
+
+        cases: returns every case. accepts: whether a deviation is accepted beside another cause. evident: deviations of
+        the subjects that earlier calls showed together.
+        """
+        self._cases, self._accepts, self._evident = cases, accepts, evident
         self._shared: Shared = {}
         self._seen: dict[str, list[Evidence]] = {}
         self._asked: dict[str, set[str]] = {}
@@ -122,7 +127,7 @@ class SubjectDiagnosis:
             if failing:
                 form = replace(subject, dense=False).name
                 non_reproducible = self._non_reproducible.get(name, ())
-                diagnosis = diagnose(cells, non_reproducible, forms.get(form, NO_DIAGNOSIS))
+                diagnosis = diagnose(cells, non_reproducible, forms.get(form, NO_DIAGNOSIS), self._evident)
                 forms.setdefault(form, diagnosis)
                 found = record_of(diagnosis, self._others(subject, cells), self._accepts)
             found["errors"] = list(self._errors(name))

@@ -65,12 +65,12 @@ class Session:
 
     done: cells of an interrupted run that is resumed. rerun: returns the command that reruns one cell. accepts: returns
     what `review` would say of a changed call, without counting it. accepted_way: whether a deviation is accepted beside
-    another cause. suite: returns all cases, for causes that the chosen cases do not distinguish. plain: returns cases;
-    the plainest of them are asked of a subject that has no reply so far. replies: calls that earlier runs know.
-    results: the same of whole workers. restore: is called with each of their cells. keeps_cases: whether the expected
-    replies of a case are kept after its last call, because the diagnosis of a failing subject needs them again; only
-    for few cases. calls: the calls of all workers. failures: worker -> why it did not start. reports: the report of
-    each worker.
+    another cause. evident: deviations that earlier calls showed together. suite: returns all cases, for causes that the
+    chosen cases do not distinguish. plain: returns cases; the plainest of them are asked of a subject that has no reply
+    so far. replies: calls that earlier runs know. results: the same of whole workers. restore: is called with each of
+    their cells. keeps_cases: whether the expected replies of a case are kept after its last call, because the diagnosis
+    of a failing subject needs them again; only for few cases. calls: the calls of all workers. failures: worker -> why
+    it did not start. reports: the report of each worker.
     """
 
     cases: Sequence[Case]
@@ -88,6 +88,7 @@ class Session:
     watch: RunListener = field(default_factory=RunListener)
     accepts: Accepts = accepts_nothing
     accepted_way: Callable[[tuple[str, str]], bool] = lambda _: False
+    evident: tuple[tuple[str, str], ...] = ()
     closeness: Closeness = field(default_factory=Closeness)
     keeps_cases: bool = False
     done: Mapping[Key, JudgedCell] = field(default_factory=dict)
@@ -100,7 +101,7 @@ class Session:
         self.suite = cache(self.suite)
         self._uses = CaseUses()
         self._cases = {case.id: case for case in self.cases}
-        self._diagnosing = SubjectDiagnosis(self.suite, self.accepted_way)
+        self._diagnosing = SubjectDiagnosis(self.suite, self.accepted_way, self.evident)
         self.ledger = Ledger(self.log, self.folder, self.rerun, len(self.done))
         self._by_name = {subject.name: subject for subject in self.subjects}
         self._workers: list[WorkerRun] = []

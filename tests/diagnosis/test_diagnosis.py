@@ -406,6 +406,40 @@ def test_calls_that_show_an_unknown_mistake_of_another_form_are_not_searched(
     assert len(found.unexplained) == (0 if causes else 4)
 
 
+BOTH = {**REVERSED, **IGNORED}
+
+
+def test_evident_deviations_are_the_cause_if_together_they_explain_every_call() -> None:
+    """A call without a mask shows one of them; a call that conforms contradicts none."""
+    searched: list[Evidence] = []
+
+    def recorded(some: Iterable[Evidence], *_: object) -> tuple[Candidate, ...]:
+        searched.extend(some)
+        return ()
+
+    cells = [cell(padded(*size), BOTH) for size in SIZES] + [cell(plain(*size), BOTH) for size in SIZES]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(diagnosis, "singles", recorded)
+        found = diagnose(cells, evident=tuple(BOTH.items()))
+    assert told(found) == [(BOTH, always(), 10)]
+    assert [[way for way, _ in cause.candidate.change] for cause in found.separated] == [
+        ["value_path"],
+        ["use[padding]"],
+    ]
+    assert searched == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [cell(padded(2, 11, 13), {"scale": "none"}), cell(padded(2, 11, 13), {}), cell(plain(2, 11, 13), IGNORED)],
+    ids=["a call with another mistake", "a call that conforms", "a call that shows neither"],
+)
+def test_evident_deviations_that_some_call_contradicts_are_searched_like_any_other(other: Evidence) -> None:
+    cells = [*(cell(padded(*size), BOTH) for size in SIZES), other]
+    evident = tuple(BOTH.items())
+    assert record_of(diagnose(cells, evident=evident)) == record_of(diagnose(cells))
+
+
 def test_gradients_say_nothing_of_a_cause_that_takes_their_parameter_away() -> None:
     """Without the projection it has no gradient; if the mask is ignored, the gradient is different."""
     root = Path(__file__).parents[2] / "cases"
