@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+import numpy as np
+
 from conformance.diagnosis import attention_matrix
 from conformance.engine.cells import Cell, call_digest, make_cell
 from conformance.engine.job import Outcome
@@ -202,14 +204,19 @@ def _to_read(same: Sequence[PendingCell]) -> list[PendingCell]:
     return list(suites.values())[:UNEXPLAINED]
 
 
-def _legibility(pending: PendingCell) -> tuple[int, bool]:
-    """How well an attention matrix can be read: not at all, one row or column, a picture, with blocks."""
+def _legibility(pending: PendingCell) -> tuple[int, bool, bool]:
+    """
+    How well an attention matrix can be read: not at all, one row or column, a picture, with blocks.
+
+    Of the same kind, calls with finite logits come first: NaN hides the other weights of its row.
+    """
     problem = pending.judged.problem
     if isinstance(attention_matrix.pieces(problem), str):
-        return 0, False
+        return 0, False, False
     lengths = problem.logits_shape[-2:]
     blocks = pending.is_unexplained and max(lengths) > BLOCK
-    return 1 if 1 in lengths else 2 + blocks, problem.dtype in SHARP
+    is_finite = all(np.isfinite(each).all() for each in (problem.query, problem.key))
+    return 1 if 1 in lengths else 2 + blocks, is_finite, problem.dtype in SHARP
 
 
 def _repeats(pending: PendingCell, *, alone: bool) -> Iterator[Question]:

@@ -1,12 +1,16 @@
-"""Which calls are repeated once more for a subject that gave two different replies to one call."""
+"""Which calls get a second look: those repeated after two different replies, and those whose weights are read."""
 
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from conformance.engine.second_look import MORE, Closeness, Question, SecondLook
+from conformance.engine.second_look import MORE, Closeness, Question, SecondLook, _to_read
+from conformance.spec.problem import Problem
 from conformance.verdicts.compare import IN_A_ROW
+
+from ..problems import random_sdpa
 
 
 def pending(size: int, non_reproducible: str, **more: Any) -> Any:
@@ -43,3 +47,17 @@ def test_nondeterministic_is_what_any_may_be_where_one_is(found: str) -> None:
 
 def test_nothing_is_asked_where_every_call_has_one_reply() -> None:
     assert not third(pending(7, ""), pending(5, ""))
+
+
+def test_weights_are_read_from_a_call_with_finite_logits_if_there_is_one() -> None:
+    """A NaN logit makes its whole row NaN, and a picture of it shows no mask."""
+    finite, row = random_sdpa(13, seq_len_k=11), random_sdpa(13, seq_len_q=1, seq_len_k=11)
+    key = finite.key.copy()
+    key[0, 0, 0, 0] = np.nan
+
+    def rejected(problem: Problem) -> Any:
+        return SimpleNamespace(judged=SimpleNamespace(problem=problem), is_unexplained=False)
+
+    poisoned, plain, one_query = map(rejected, (finite.but(key=key), finite, row))
+    assert _to_read([poisoned, plain, one_query]) == [plain]
+    assert _to_read([poisoned, one_query]) == [poisoned]
