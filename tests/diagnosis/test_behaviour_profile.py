@@ -272,8 +272,8 @@ def test_a_known_deviation_is_accepted_and_still_told() -> None:
 def test_a_reply_that_nothing_explains_is_unexplained() -> None:
     wrong = probe("plain", {})
     output = wrong.suspect().actual["output"]
-    doubled = {"output": replace(output, bits=output.bits * np.float32(2))}
-    found = behaviour_profile([replace(wrong, actual=doubled), probe("dead", {})])
+    bent = {"output": replace(output, bits=output.bits + np.sin(np.float32(7) * output.bits))}
+    found = behaviour_profile([replace(wrong, actual=bent), probe("dead", {})])
     assert found.unexplained == ("plain",)
 
 

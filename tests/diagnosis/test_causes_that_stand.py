@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from conformance.deviations.catalogue import evaluate
@@ -15,11 +16,11 @@ from .judged_cells import IGNORED, REVERSED, SIZES, cell, padded, plain, reply
 
 
 def unheard(batch: int, queries: int, keys: int) -> Evidence:
-    """A cell with an error that has no name: the output is three times as large."""
+    """A cell with an error that has no name: a sine of the output is added to it."""
     made = cell(plain(batch, queries, keys), REVERSED)
     assert made.actual is not None
     output = made.actual["output"]
-    return replace(made, actual={"output": replace(output, bits=output.bits * 3)}, found=())
+    return replace(made, actual={"output": replace(output, bits=output.bits + np.sin(7 * output.bits))}, found=())
 
 
 def test_a_cause_of_one_cell_among_many_that_nothing_explains_is_not_told() -> None:
