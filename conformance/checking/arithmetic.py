@@ -157,7 +157,7 @@ def evident_cause(answers: Answers, expected: Expectations, declared: Dialect, p
         best = max(tied, key=lambda change: sum(_suits(cell, change) for cell in further))
         return {decision: name for decision, name in best if name != CANONICAL}
 
-    # A mistake that shows in plain calls shows in all others too, so a second one cannot be told from it.
+    # If no deviation explains plain calls, their mistake shows in all other calls too, and hides any other.
     if (plain := shown(_plain(answers, BASIS), declared)) is None:
         return {}
     cause = plain or shown(masked, declared) or {}

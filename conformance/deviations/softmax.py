@@ -146,7 +146,7 @@ def _unpadded(state: State) -> Array:
 
 
 def weights_times(number: float) -> StepsMap:
-    """Multiply the weights by a number: inverted dropout that inference keeps, or a normalisation of their own."""
+    """Multiply the weights by a number, such as the share that dropout keeps."""
     return following("fully_masked_rows", "scaled weights", lambda state: state.but(probs=number * state.probs))
 
 

@@ -182,18 +182,14 @@ def observed_errors(cell: Evidence) -> dict[str, Array]:
 
 
 def _observed_errors(cell: Evidence) -> dict[str, Array]:
-    if cell.actual is None or any(cell.actual[name].shape != shape for name, shape in _shapes(cell)):
+    expected = cell.declared.reply
+    if cell.actual is None or any(cell.actual[name].shape != each.values.shape for name, each in expected.items()):
         return {}
     exact = simulated(_state(cell, cell.profile.score), Rounded(WITHOUT_ROUNDING))
     if not all(_size(_errors(cell, name, exact[name])) <= EXACT_ENOUGH for name in exact):
         return {}
     found = {name: _errors(cell, name, cell.actual[name].float64()) for name in exact}
     return found if all(np.isfinite(errors).all() for errors in found.values()) else {}
-
-
-def _shapes(cell: Evidence) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The expected shape of each output."""
-    return ((name, each.values.shape) for name, each in cell.declared.reply.items())
 
 
 def _errors(cell: Evidence, name: str, values: Array) -> Array:
