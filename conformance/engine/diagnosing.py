@@ -1,7 +1,8 @@
 """Diagnosis of a run: failing cells of a subject are kept until they are explained together."""
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+import traceback
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -25,7 +26,6 @@ from conformance.verdicts.verdict import CONFORMING, LOST, root
 OF_CHANGED_CALLS = "invariant"
 # Number of the smallest cases that were not run among which a case is searched that distinguishes two causes.
 SEPARATING = 100
-
 # Returns every case, also those that were not chosen. Called only if two causes are alike.
 Cases = Callable[[], Iterable[Case]]
 
@@ -59,10 +59,11 @@ class SubjectDiagnosis:
         """
         Start empty.
 
-        cases: returns every case. accepts: whether a deviation is accepted beside another cause. evident: deviations of
+        faults: subject -> the sentence that its diagnosis ended in an exception. cases: returns every case. accepts: whether a deviation is accepted beside another cause. evident: deviations of
         the subjects that earlier calls showed together.
         """
         self._cases, self._accepts, self._evident = cases, accepts, evident
+        self.faults: dict[str, str] = {}
         self._shared: Shared = {}
         self._seen: dict[str, list[Evidence]] = {}
         self._asked: dict[str, set[str]] = {}
@@ -124,15 +125,25 @@ class SubjectDiagnosis:
         if failing or name in self._lost:
             started = time.thread_time()
             found: dict[str, Any] = {"causes": [], "unexplained": []}
-            if failing:
-                form = replace(subject, dense=False).name
-                non_reproducible = self._non_reproducible.get(name, ())
-                diagnosis = diagnose(cells, non_reproducible, forms.get(form, NO_DIAGNOSIS), self._evident)
-                forms.setdefault(form, diagnosis)
-                found = record_of(diagnosis, self._others(subject, cells), self._accepts)
-            found["errors"] = list(self._errors(name))
+            try:
+                found |= self._causes(subject, cells, forms) if failing else {}
+                found["errors"] = list(self._errors(name))
+            except Exception as error:  # noqa: BLE001 - a bug here must not cost the report
+                self.faults[name] = (
+                    f"{name}: the search for causes ended in an internal error ({type(error).__name__}: {error}), so "
+                    "causes may be missing; please report it with the traceback in run.jsonl"
+                )
+                found["fault"] = traceback.format_exc()
             seconds = time.thread_time() - started
             yield {"type": "diagnosis", "subject": name, "failures": failing, **found, "seconds": seconds}
+
+    def _causes(self, subject: Subject, cells: Sequence[Evidence], forms: dict[str, Diagnosis]) -> dict[str, Any]:
+        """The causes of the failures of a subject, for the log."""
+        form = replace(subject, dense=False).name
+        non_reproducible = self._non_reproducible.get(subject.name, ())
+        diagnosis = diagnose(cells, non_reproducible, forms.get(form, NO_DIAGNOSIS), self._evident)
+        forms.setdefault(form, diagnosis)
+        return record_of(diagnosis, self._others(subject, cells), self._accepts)
 
     def _errors(self, name: str) -> Iterator[dict[str, Any]]:
         """The exceptions of a subject by their root, with the condition that only these calls meet."""

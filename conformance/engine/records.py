@@ -225,7 +225,8 @@ class LoggedDiagnosis(LogRecord):
 
     unexplained: case ids that no cause explains. unexplained_where: what these cases have in common, in words, or "".
     errors: calls that ended in an exception, grouped by its root. separated: the causes with one deviation each, if
-    that is the shorter description; a verdict may have several of them.
+    that is the shorter description; a verdict may have several of them. fault: the traceback of an exception that ended
+    the search, or "".
     """
 
     subject: str
@@ -233,6 +234,7 @@ class LoggedDiagnosis(LogRecord):
     separated: tuple[LoggedCause, ...] = ()
     unexplained: tuple[str, ...] = ()
     unexplained_where: str = ""
+    fault: str = ""
     errors: tuple[Lost, ...] = ()
 
     @property

@@ -167,12 +167,12 @@ class Session:
 
     @property
     def missing(self) -> list[str]:
-        """What is not judged though it was asked for, in sentences."""
+        """What is not judged, or not diagnosed, though it was asked for, in sentences."""
         found = [f"{worker}: {reason}" for worker, reason in self.failures.items()]
         if not_run := self._not_run:
             case, subject = not_run[0]
             found.append(f"{len(not_run)} cells were not run, first {case} on {subject}")
-        return found
+        return [*found, *self._diagnosing.faults.values()]
 
     @property
     def not_working(self) -> dict[str, str]:
@@ -256,7 +256,7 @@ class Session:
         """Keep the records of every worker that answered all its calls for a later run that asks the same."""
         if self.done:
             return
-        lacking = {subject for _, subject in self._not_run}
+        lacking = {*(subject for _, subject in self._not_run), *self._diagnosing.faults}
         for plan in [report.plan for report in self.reports if not report.failure]:
             if not self._whole.issuperset(plan.subjects) and lacking.isdisjoint(plan.subjects):
                 cells = [cell for cell in self.cells if cell.subject in plan.subjects]
