@@ -8,6 +8,7 @@ The frames between coordinator and worker: a fixed prefix, a strict JSON header,
 Unlike pickle, nothing that is read is executed. bfloat16 is sent as its bits.
 """
 
+import hashlib
 import json
 import math
 import struct
@@ -56,11 +57,7 @@ def encode(message: Message) -> list["bytes | memoryview[Any]"]:
     Raises:
         WireError: the header is longer than HEADER_LIMIT.
     """
-    listing = [[name, tensor.dtype, list(tensor.shape)] for name, tensor in message.tensors.items()]
-    fields = {"kind": message.kind, "fields": plain_data(message.fields), "tensors": listing}
-    header = json.dumps(fields, allow_nan=False, separators=(",", ":")).encode()
-    if len(header) > HEADER_LIMIT:
-        raise WireError(f"the header has {len(header)} bytes, more than the limit of {HEADER_LIMIT}")
+    header = _header(message)
     body: list[bytes | memoryview[Any]] = []
     length = 0
     for tensor in message.tensors.values():
@@ -68,6 +65,25 @@ def encode(message: Message) -> list["bytes | memoryview[Any]"]:
         body += [bytes(padding), _buffer(tensor)]
         length += padding + tensor.bits.nbytes
     return [PREFIX.pack(MAGIC, len(header), length), header, *(chunk for chunk in body if len(chunk))]
+
+
+def message_digest(message: Message) -> str:
+    """
+    The sha256 of what a frame says, in hexadecimal.
+
+    Raises:
+        WireError: as `encode`.
+    """
+    return hashlib.sha256(_header(message) + b"".join(each.digest for each in message.tensors.values())).hexdigest()
+
+
+def _header(message: Message) -> bytes:
+    listing = [[name, tensor.dtype, list(tensor.shape)] for name, tensor in message.tensors.items()]
+    fields = {"kind": message.kind, "fields": plain_data(message.fields), "tensors": listing}
+    header = json.dumps(fields, allow_nan=False, separators=(",", ":")).encode()
+    if len(header) > HEADER_LIMIT:
+        raise WireError(f"the header has {len(header)} bytes, more than the limit of {HEADER_LIMIT}")
+    return header
 
 
 def _buffer(tensor: Tensor) -> "memoryview[Any]":

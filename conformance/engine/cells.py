@@ -335,7 +335,7 @@ def call_digest(call: Call) -> str:
     tensors += [call.arguments[slot] for slot in sorted(call.arguments) if isinstance(call.arguments[slot], Tensor)]
     tensors += [each for each in (call.past_key, call.past_value, call.grad_output) if each is not None]
     for tensor in tensors:
-        digest.update(np.ascontiguousarray(tensor.bits).tobytes())
+        digest.update(tensor.digest)
     return f"sha256:{digest.hexdigest()}"
 
 

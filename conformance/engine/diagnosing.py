@@ -59,8 +59,9 @@ class SubjectDiagnosis:
         """
         Start empty.
 
-        faults: subject -> the sentence that its diagnosis ended in an exception. cases: returns every case. accepts: whether a deviation is accepted beside another cause. evident: deviations of
-        the subjects that earlier calls showed together.
+        cases: returns every case. accepts: whether a deviation is accepted beside another cause. evident: deviations of
+        the subjects that earlier calls showed together. faults: subject -> the sentence that its diagnosis ended in an
+        exception.
         """
         self._cases, self._accepts, self._evident = cases, accepts, evident
         self.faults: dict[str, str] = {}

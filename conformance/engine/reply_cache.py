@@ -15,7 +15,7 @@ from conformance import bridge
 from conformance.bridge.loading import digest
 from conformance.bridge.messages import ANSWERS, Answer, Request, answer_message, read_answer, request_message
 from conformance.bridge.strict_json import plain_data
-from conformance.bridge.wire import PREFIX, WireError, decode, encode, lengths
+from conformance.bridge.wire import PREFIX, WireError, decode, encode, lengths, message_digest
 from conformance.engine.environments import fingerprint_of
 from conformance.engine.job import Job, Outcome, Started
 from conformance.engine.logged_cell import JudgedCell, LoggedCell
@@ -73,10 +73,8 @@ class ReplyCache:
         """The outcome of the same call in an earlier run, or None if the call must be made."""
         if not (worker := self.worker(plan)):
             return None
-        request = hashlib.sha256()
-        for chunk in encode(request_message(Request(0, job.call, job.requirements, job.limit))):
-            request.update(chunk)
-        about = f"{worker} {request.hexdigest()} {'alone' if job.fresh else ''}"
+        request = message_digest(request_message(Request(0, job.call, job.requirements, job.limit)))
+        about = f"{worker} {request} {'alone' if job.fresh else ''}"
         self._asked[about] += 1
         self._keys[job.number] = key = _key("reply", f"{about} {self._asked[about]}") or ""
         outcome = _read(self._get(key))

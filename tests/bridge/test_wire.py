@@ -21,6 +21,7 @@ from conformance.bridge.wire import (
     decode,
     encode,
     lengths,
+    message_digest,
     read,
     write,
 )
@@ -179,3 +180,38 @@ def test_read_and_decode_agree() -> None:
     again = decode(frame[PREFIX.size : start], frame[start:])
     assert len(frame) == start + body
     assert np.array_equal(again.tensors["q"].bits, np.arange(3))
+
+
+def of(**changed: Any) -> Message:
+    tensors = {"query": Tensor("float32", np.arange(6, dtype=np.float32).reshape(2, 3))}
+    return Message(**{"kind": "call", "fields": {"number": 2, "scale": 0.5}, "tensors": tensors, **changed})
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"kind": "other"},
+        {"fields": {"number": 2, "scale": 0.25}},
+        {"tensors": {"key": Tensor("float32", np.arange(6, dtype=np.float32).reshape(2, 3))}},
+        {"tensors": {"query": Tensor("float32", np.arange(6, dtype=np.float32).reshape(3, 2))}},
+        {"tensors": {"query": Tensor("int32", np.arange(6, dtype=np.float32).reshape(2, 3).view(np.int32))}},
+        {"tensors": {"query": Tensor("float32", -np.arange(6, dtype=np.float32).reshape(2, 3))}},
+        {"tensors": {}},
+    ],
+)
+def test_messages_that_differ_have_different_digests(changed: dict[str, Any]) -> None:
+    assert message_digest(of()) == message_digest(of())
+    assert message_digest(of(**changed)) != message_digest(of())
+
+
+def test_a_message_whose_header_is_too_long_has_no_digest() -> None:
+    with pytest.raises(WireError, match=f"more than the limit of {HEADER_LIMIT}"):
+        message_digest(of(fields={"text": "x" * HEADER_LIMIT}))
+
+
+def test_the_digest_of_a_tensor_is_of_its_bits_in_c_order() -> None:
+    turned = np.arange(6, dtype=np.float32).reshape(3, 2).T
+    assert Tensor("float32", turned).digest == Tensor("float32", turned.copy(order="C")).digest
+    assert (
+        Tensor("float32", np.float32(0.0).reshape(())).digest != Tensor("float32", -np.float32(0.0).reshape(())).digest
+    )

@@ -53,9 +53,8 @@ def test_the_report_names_what_explains_each_cell_alone(run: tuple[Path, int, st
     assert "ignore this key" in out
 
 
-def test_nothing_of_it_is_kept_for_later_runs(
-    run: tuple[Path, int, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("run")
+def test_nothing_of_it_is_kept_for_later_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     again = tmp_path / "again"
     asked = ["-a", str(FAKES / "varied.py") + "[inverted_mask]", "-k", "masks/attention_2d/*"]
