@@ -536,6 +536,12 @@ def shows_with_fewer(cell: Evidence, others: Iterable[Evidence]) -> bool:
     )
 
 
+def is_plain(cell: Evidence) -> bool:
+    """Whether a call has no mask, finite inputs, no half precision, and no dimension of size 1, which hides mistakes."""
+    has_one, _ = cell.simplicity
+    return not (has_one or cell.facts.masks or cell.facts.dtype in HALF) and _is_ordinary(cell.problem)
+
+
 def _is_ordinary(problem: Problem) -> bool:
     """Whether all inputs are finite, and every query may attend to some key."""
     arrays = (problem.query, problem.key, problem.value)

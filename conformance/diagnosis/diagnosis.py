@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from math import inf
 from typing import Any
 
@@ -14,6 +15,7 @@ from conformance.diagnosis.candidates import (
     arithmetic,
     different,
     further,
+    is_plain,
     most_informative,
     numbers,
     pairs,
@@ -31,6 +33,12 @@ MIN_SHARE = 0.6
 
 # Minimum share of all failures without a cause that a cause must explain, wherever it would show.
 MIN_SHARE_ANYWHERE = 0.05
+
+# Number of plain calls, the simplest, that are searched for any cause before other calls are.
+MAX_PLAIN = 3
+# Maximum number of plain calls that conform although all calls show a mistake, per failing one. If all logits are equal,
+# for example, their scale does not matter.
+MAX_RIGHT = 0.1
 
 # Maximum number of searches for one more deviation beside those that were found: first for a second, then for a third.
 MAX_FURTHER = 2
@@ -117,6 +125,7 @@ def diagnose(
     search = Search(cells, unknown=other.unexplained if other.has_unknown_mistake else ())
     search.confirm(other.causes)
     search.confirm_together(evident)
+    search.unknown = (*search.unknown, *_unknown_mistake(search))
     seen = [Candidate((way,)) for cell in search.searched_cells() for way in cell.found]
     _take_plain(search, seen)
     search.combine_open()
@@ -143,6 +152,28 @@ def diagnose(
     causes, unexplained = causes_that_stand(search.causes, search.open_cells(), others)
     where, separated = search.where(unexplained), search.separated(causes)
     return Diagnosis(tuple(causes), tuple(unexplained), where, separated, len(cells))
+
+
+def _unknown_mistake(search: Search) -> list[Evidence]:
+    """
+    The failing plain calls, if nearly all plain calls fail and nothing explains the simplest of these.
+
+    They show a mistake without a name, which shows in all other calls as well and hides any other. All answers that are
+    computed here are cached.
+    """
+    plain = [cell for cell in search.open_cells() if is_plain(cell)]
+    if not plain or sum(map(is_plain, search.conforming_cells())) > MAX_RIGHT * len(plain):
+        return []
+    simplest = plain[:MAX_PLAIN]
+    explaining = chain(
+        (way for cell in simplest for way in cell.found),
+        singles(simplest, plain_ways),
+        numbers(simplest),
+        singles(simplest),
+        pairs(simplest, ()),
+        arithmetic(simplest, ()),
+    )
+    return plain if next(explaining, None) is None else []
 
 
 def _searched(cells: Sequence[Evidence]) -> list[Evidence]:

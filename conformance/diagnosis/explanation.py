@@ -216,7 +216,7 @@ def saved(cells: int, cost: float) -> float:
 
 
 # Number of consecutive searches without a result after which a subject's replies are left to the diagnosis.
-FRUITLESS = 16
+FRUITLESS = 8
 
 # Decisions about fully masked rows and about non-finite inputs.
 OF_NONFINITE = ("fully_masked_row", "nonfinite_value", "nonfinite_key")

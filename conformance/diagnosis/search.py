@@ -189,8 +189,8 @@ class Search:
         return [self.cells[n] for n in self._open]
 
     def searched_cells(self) -> list[Evidence]:
-        """The open cells in which causes are searched: those that should not show the unknown mistake as well."""
-        return [cell for cell in self.open_cells() if not shows_with_fewer(cell, self.unknown)]
+        """The open cells in which causes are searched: not those without a way that should show the unknown mistake."""
+        return [cell for cell in self.open_cells() if cell.found or not shows_with_fewer(cell, self.unknown)]
 
     def changes(self) -> list[Change]:
         """The deviations of each cause."""

@@ -146,7 +146,7 @@ class Suspect:
         finer = ("float32",) if OF_RANGE in dialect else ()
         finer = (*finer, dialect[OF_RESULTS]) if OF_RESULTS in dialect else finer
         scores = dict.fromkeys((score, *(each for each in finer if UNIT[each] < UNIT[score])))
-        answers = (evaluate(self.problem, dialect, each) for each in scores)
+        answers = (_evaluated(self.problem, tuple(dialect.items()), each) for each in scores)
         return next((answer for answer in answers if self._near(answer.reply)), None)
 
     def _near(self, reply: Reply) -> bool:
@@ -154,6 +154,12 @@ class Suspect:
             if not _near(self.actual[name], expected.values, expected.dtype, self.declared.bounds[name]):
                 return False
         return True
+
+
+# Cached, because a reply is compared with an answer in several ways, one after the other; `_bounds` is for its bounds.
+@lru_cache(maxsize=4)
+def _evaluated(problem: Problem, dialect: tuple[tuple[str, str], ...], score: str) -> OracleAnswer:
+    return evaluate(problem, dict(dialect), score)
 
 
 def _is_beyond_worst(declared: Expectation, reply: Reply, name: str, bound: Bound) -> bool:

@@ -189,7 +189,7 @@ class Judge:
         found = judge_against(declared, lambda: self.reply(cell.case.id, problem, {}, profile), profile, actual)
         judged = Judged(*shared, found.verdict, found.reason, declared, profile, actual, found)
         late = self._known_first and not needs_explanation(found, problem, judged.facts.device)
-        return judged if late else self.explained(judged)
+        return judged if late else self._explained(judged, self._likely_of(judged.subject))
 
     def explained(self, judged: Judged, known: LoggedKnown | None = None) -> Judged:
         """
@@ -197,16 +197,24 @@ class Judge:
 
         known: the known deviation that accepts the reply. Then only its own decisions are tried.
         """
+        if known is None:  # without `known_first`, `judge` has tried every other way already
+            return self._explained(judged, self._likely_of(judged.subject)) if self._known_first else judged
+        parts = (each.rpartition("=") for each in known.decisions)
+        ways = [way_of(decision, name) for decision, _, name in parts]
+        # That a causal argument is ignored is reported as `causal_mask`, whichever argument carries it.
+        ways += [("causal_mask", name) for decision, name in ways if decision.startswith("use[")]
+        return self._explained(judged, Likely(ways, search=False, budget_under=partial(self._budget, judged.case)))
+
+    def _likely_of(self, subject: str) -> Likely:
+        """The ways that explained earlier replies of a subject."""
+        return self._likely.setdefault(subject, Likely())
+
+    @staticmethod
+    def _explained(judged: Judged, likely: Likely) -> Judged:
+        """A failing reply with the single deviations that explain it, if it has none yet."""
         found, profile = judged.judgement, judged.profile
         if found is None or profile is None or found.verdict != "fail" or found.explanation is not None:
             return judged
-        likely = self._likely.setdefault(judged.subject, Likely())
-        if known is not None:
-            parts = (each.rpartition("=") for each in known.decisions)
-            ways = [way_of(decision, name) for decision, _, name in parts]
-            # That a causal argument is ignored is reported as `causal_mask`, whichever argument carries it.
-            ways += [("causal_mask", name) for decision, name in ways if decision.startswith("use[")]
-            likely = Likely(ways, search=False, budget_under=partial(self._budget, judged.case))
         found = explained(found, judged.problem, profile, judged.actual, judged.facts.device, likely)
         return replace(judged, verdict=found.verdict, judgement=found)
 

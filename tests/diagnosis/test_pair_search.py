@@ -1,5 +1,6 @@
 """Pairs of deviations are tried on the cells with the fewest masks first, and only where they can explain more."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from math import inf
 
@@ -120,9 +121,9 @@ def test_two_mistakes_that_were_found_are_combined_before_others_are_sought(monk
     cells += [cell(call, ignored | dropped) for call in calls[2:]]
     sought: list[Evidence] = []
 
-    def none(open_cells: list[Evidence], _: object) -> tuple[Candidate, ...]:
+    def none(open_cells: list[Evidence], _: object) -> Iterator[Candidate]:
         sought.extend(open_cells)
-        return ()
+        yield from ()
 
     monkeypatch.setattr(diagnosis, "fitted", none)
     monkeypatch.setattr(diagnosis, "pairs", none)
