@@ -5,7 +5,7 @@ Within a stage, the deviations of a dialect are applied in the order of `names.t
 reply, they are reported in that order.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -138,11 +138,16 @@ LOW_FILLS = frozenset(
 )
 
 
-def candidates(problem: Problem) -> tuple[Deviation, ...]:
-    """Return all deviations that are tried on this problem: those of its mask arguments, then those of the table."""
+def candidates(problem: Problem, among: Collection[tuple[str, str]] | None = None) -> tuple[Deviation, ...]:
+    """
+    Return all deviations that are tried on this problem: those of its mask arguments, then those of the table.
+
+    among: if given, only deviations with these decisions and names.
+    """
     slots = dict.fromkeys(operand.slot for operand in problem.mask_operands)
     every = (*(row for slot in slots for row in slot_deviations(slot)), *TABLE)
-    relevant = tuple(row for row in every if row.concerns(problem) and row.distinguishes(problem))
+    chosen = (row for row in every if among is None or (row.decision, row.name) in among)
+    relevant = tuple(row for row in chosen if row.concerns(problem) and row.distinguishes(problem))
     if not problem.differentiated:
         return tuple(row for row in relevant if row.decision != softmax.RECOMPUTED)
     return tuple(row for row in relevant if keeps_gradients(row, problem))

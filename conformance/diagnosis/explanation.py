@@ -95,14 +95,14 @@ def ways(problem: Problem, declared: Dialect) -> tuple[Way, ...]:
     return tuple(explanation.way for explanation, _ in alternatives(problem, declared))
 
 
-def likely(problem: Problem) -> Iterator[Deviation]:
+def likely(problem: Problem, among: Collection[Way] | None = None) -> Iterator[Deviation]:
     """
-    Every deviation that the problem could show, each once.
+    Every deviation that the problem could show, each once; if `among` is given, only these.
 
     That a causal argument is ignored is reported as `causal_mask=ignored`, whichever argument carries it.
     """
     causal = {f"use[{operand.slot}]" for operand in problem.mask_operands if operand.offset is not None}
-    for deviation in candidates(problem):
+    for deviation in candidates(problem, among):
         if deviation.decision not in causal or f"causal_mask={deviation.name}" not in OF_CAUSAL_ARGUMENT:
             yield deviation
 
@@ -126,9 +126,7 @@ def alternatives(
         if among is not None and (decision, CANONICAL) not in among:
             continue
         yield _undone(decision, name), {d: n for d, n in declared.items() if d != decision}
-    for deviation in likely(problem):
-        if among is not None and way_of(deviation.decision, deviation.name) not in among:
-            continue
+    for deviation in likely(problem, among):
         if declared.get(deviation.decision) == deviation.name:
             continue
         if deviation.problem is not None and deviation.posed(problem) is problem:
