@@ -1,9 +1,10 @@
 """Causes over all cells of a subject: with a condition, as a pair, tied, rejected, from the arithmetic, or none."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -545,3 +546,54 @@ def test_the_remedy_inverts_a_mask_as_its_elements_need_it(element: str, remedy:
     asked_so = [call.but(mask_operands=mask) for call, mask in zip(calls, masks, strict=True)]
     found = diagnose([cell(each, {"polarity[padding]": "ignore"}) for each in asked_so])
     assert [cause["remedy"] for cause in record_of(found)["causes"]] == [remedy]
+
+
+def searched_masked(monkeypatch: pytest.MonkeyPatch, plain_cells: list[Evidence], masked: Evidence) -> bool:
+    """Whether single deviations are searched in the masked cell of a subject."""
+    sought: list[Evidence] = []
+    singles = diagnosis.singles
+
+    def recorded(cells: Iterable[Evidence], *more: Any) -> Iterator[Candidate]:
+        for each in cells:
+            sought.append(each)
+            yield from singles([each], *more)
+
+    monkeypatch.setattr(diagnosis, "singles", recorded)
+    diagnose([*plain_cells, masked])
+    return masked in sought
+
+
+# Calls without a dimension of size 1.
+LARGER = [plain(2, 5, keys) for keys in range(7, 29, 2)]
+MASKED = padded(2, 5, 7)
+
+
+@pytest.mark.parametrize(("conforming", "searched"), [(0, False), (1, False), (2, True)])
+def test_if_nearly_all_plain_calls_show_an_unknown_mistake_no_other_call_is_searched(
+    monkeypatch: pytest.MonkeyPatch, conforming: int, *, searched: bool
+) -> None:
+    """At most one plain call in eleven may conform, as where all logits are equal."""
+    right, wrong = LARGER[:conforming], LARGER[conforming:]
+    cells = [*(cell(each, {}) for each in right), *(bent(each, 0.1) for each in wrong)]
+    assert searched_masked(monkeypatch, cells, bent(MASKED, 0.1)) is searched
+
+
+def test_a_call_that_a_deviation_explains_is_searched_even_if_plain_calls_show_an_unknown_mistake(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert searched_masked(monkeypatch, [bent(each, 0.1) for each in LARGER], cell(MASKED, IGNORED))
+
+
+@pytest.mark.parametrize("found", [REVERSED, {"scale": "times_0.7"}, {**REVERSED, "scale": "none"}])
+def test_a_mistake_that_plain_calls_explain_is_not_unknown(
+    monkeypatch: pytest.MonkeyPatch, found: dict[str, str]
+) -> None:
+    """A single deviation, a number, and a pair of deviations; the masked call shows one deviation more."""
+    both = replace(cell(MASKED, {**found, **IGNORED}), found=())
+    assert searched_masked(monkeypatch, [replace(cell(each, found), found=()) for each in LARGER], both)
+
+
+def test_coarser_arithmetic_in_plain_calls_is_not_an_unknown_mistake() -> None:
+    cells = [reply(each, round_to(evaluate(each).reply["output"].values, "bfloat16")) for each in LARGER]
+    (cause,) = diagnose(cells).causes
+    assert cause.candidate.arithmetic is not None
