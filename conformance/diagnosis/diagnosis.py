@@ -36,8 +36,8 @@ MIN_SHARE_ANYWHERE = 0.05
 
 # Number of plain calls, the simplest, that are searched for any cause before other calls are.
 MAX_PLAIN = 3
-# Maximum number of plain calls that conform although all calls show a mistake, per failing one. If all logits are equal,
-# for example, their scale does not matter.
+# Maximum number of plain calls, per failing one, that conform although all calls show a mistake. For example, a scale
+# does not matter if all logits are equal.
 MAX_RIGHT = 0.1
 
 # Maximum number of searches for one more deviation beside those that were found: first for a second, then for a third.

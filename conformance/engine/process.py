@@ -117,9 +117,9 @@ def copy_bridge(folder: Path) -> Path:
     """Copy the bridge into `folder` as a package: the only code of this project that a worker imports."""
     package = folder / "conformance"
     package.mkdir(parents=True)
-    (package / "__init__.py").touch()
     source = Path(bridge.__file__).parent
     shutil.copytree(source, package / "bridge", ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "bridge" / "worker_package.py").rename(package / "__init__.py")
     return folder
 
 

@@ -3,6 +3,8 @@
 import asyncio
 import importlib
 import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -80,3 +82,43 @@ def test_a_local_function_is_refused_with_a_reason() -> None:
 def test_there_is_no_other_attribute() -> None:
     with pytest.raises(AttributeError, match="module 'conformance' has no attribute 'chekc'"):
         _ = conformance.chekc
+
+
+CHECKING_ITSELF = """\
+import numpy as np
+from conformance import Result, check
+
+
+def attend(query, key, value):
+    logits = query @ key.swapaxes(-1, -2) * query.shape[-1] ** -0.5
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ value
+
+
+def checked() -> Result:
+    return check(attend, cases=["shapes/cross*"])
+
+
+{call}
+"""
+
+
+def ran(folder: Path, call: str) -> subprocess.CompletedProcess[str]:
+    """Run a file that checks a function of its own."""
+    file = folder / "mine.py"
+    file.write_text(CHECKING_ITSELF.format(call=call), encoding="utf-8")
+    return subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_a_file_can_check_its_own_function(tmp_path: Path) -> None:
+    done = ran(tmp_path, 'if __name__ == "__main__":\n    print(checked().conforms)')
+    assert done.stdout == "True\n", done.stderr
+
+
+def test_a_file_that_checks_its_function_while_it_is_loaded_is_told_what_to_do(tmp_path: Path) -> None:
+    done = ran(tmp_path, "checked()")
+    assert done.returncode != 0
+    assert (
+        "RuntimeError: conformance.check was called while a worker loaded this file to judge it: call it in a test, or "
+        'under `if __name__ == "__main__":`'
+    ) in done.stderr

@@ -1,0 +1,27 @@
+"""
+The package `conformance` as a worker sees it: only the bridge, and names that a judged file may import.
+
+A file that calls `conformance.check` on its own functions imports this package when a worker loads it. It is copied as
+`__init__.py` (`copy_bridge`).
+"""
+
+from typing import Any, NoReturn
+
+__all__ = ["Result", "check"]
+
+
+def check(*_: Any, **__: Any) -> NoReturn:
+    """
+    Refuse to judge a function from within a worker, which would start another worker, and so on.
+
+    Raises:
+        RuntimeError: always.
+    """
+    raise RuntimeError(
+        "conformance.check was called while a worker loaded this file to judge it: call it in a test, or under "
+        '`if __name__ == "__main__":`'
+    )
+
+
+class Result:
+    """A name for annotations; nothing makes one here."""
