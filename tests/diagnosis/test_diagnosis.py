@@ -15,7 +15,7 @@ from conformance.deviations.deviation import Dialect
 from conformance.deviations.measured import MEASURED
 from conformance.deviations.names import bits_of
 from conformance.diagnosis import diagnosis
-from conformance.diagnosis.candidates import Candidate, different
+from conformance.diagnosis.candidates import Candidate, different, singles
 from conformance.diagnosis.coarser_arithmetic import ARITHMETIC, lies_on
 from conformance.diagnosis.conditions import Condition, always
 from conformance.diagnosis.detectability import by_kind
@@ -551,7 +551,6 @@ def test_the_remedy_inverts_a_mask_as_its_elements_need_it(element: str, remedy:
 def searched_masked(monkeypatch: pytest.MonkeyPatch, plain_cells: list[Evidence], masked: Evidence) -> bool:
     """Whether single deviations are searched in the masked cell of a subject."""
     sought: list[Evidence] = []
-    singles = diagnosis.singles
 
     def recorded(cells: Iterable[Evidence], *more: Any) -> Iterator[Candidate]:
         for each in cells:
