@@ -1,6 +1,7 @@
 """How long a case is needed, what the judge remembers of it, and when the judge explains a failure."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from conformance import places
 from conformance.bridge.contract import Declaration
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
+from conformance.diagnosis.judgement import Judgement, explained
 from conformance.engine.adapters import Subject, read_adapter
 from conformance.engine.cells import Cell, make_cell
 from conformance.engine.judging import Judge
@@ -112,6 +114,27 @@ def test_a_failure_is_explained_before_its_review_unless_known_deviations_come_f
         assert named("scale=none", "mask_fill=zero") == "none"
 
 
+@pytest.mark.parametrize("known_first", [False, True])
+def test_causes_of_a_failure_that_has_none_are_searched_once(
+    monkeypatch: pytest.MonkeyPatch, *, known_first: bool
+) -> None:
+    """A run calls `explained` after its review, whether or not `judge` has searched already."""
+    cell, profile, reply = unscaled()
+    unheard = {name: Tensor(each.dtype, each.bits + np.sin(7 * each.bits)) for name, each in reply.items()}
+    searches = []
+
+    def counted(found: Judgement, *more: Any) -> Judgement:
+        searches.append(found)
+        return explained(found, *more)
+
+    monkeypatch.setattr("conformance.engine.judging.explained", counted)
+    judge = Judge(known_first=known_first)
+    judged = judge.explained(judge.judge(cell, Declaration(profile), unheard, {}))
+    assert (judged.verdict, len(searches)) == ("fail", 1)
+    assert judged.judgement is not None
+    assert judged.judgement.explanation is None
+
+
 def test_what_accepted_a_failure_explains_it_and_is_not_computed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     cell, profile, reply = unscaled()
     judge = Judge(known_first=True)
@@ -120,7 +143,7 @@ def test_what_accepted_a_failure_explains_it_and_is_not_computed_anew(monkeypatc
     judge.expectation(
         cell.case.id, cell.route.problem, {"scale": "none"}, profile
     )  # as a review of known deviations does
-    monkeypatch.setattr("conformance.diagnosis.suspect.evaluate", lambda *_: pytest.fail("it is computed anew"))
+    monkeypatch.setattr("conformance.diagnosis.suspect._evaluated", lambda *_: pytest.fail("it is computed anew"))
     accepted = judge.explained(judged, LoggedKnown(reason="listed", decisions=("scale=none",))).judgement
     assert alone is not None
     assert accepted is not None
