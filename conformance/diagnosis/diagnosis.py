@@ -171,7 +171,7 @@ def _unknown_mistake(search: Search) -> list[Evidence]:
         numbers(simplest),
         singles(simplest),
         pairs(simplest, ()),
-        arithmetic(simplest, ()),
+        arithmetic(search.open_cells(), search.conforming_cells()),  # a few calls do not determine it
     )
     return plain if next(explaining, None) is None else []
 
