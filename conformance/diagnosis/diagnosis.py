@@ -158,8 +158,8 @@ def _unknown_mistake(search: Search) -> list[Evidence]:
     """
     The failing plain calls, if nearly all plain calls fail and nothing is known that explains one of them.
 
-    They show a mistake without a name, which shows in all other calls as well and hides any other. Only the simplest are
-    searched; all answers that are computed here are cached.
+    They show a mistake without a name, which shows in all other calls as well and hides any other. Only the simplest
+    calls are searched; all answers that are computed here are cached.
     """
     plain = [cell for cell in search.open_cells() if is_plain(cell)]
     if not plain or sum(map(is_plain, search.conforming_cells())) > MAX_RIGHT * len(plain):
