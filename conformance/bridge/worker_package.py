@@ -1,8 +1,8 @@
 """
 The package `conformance` as a worker sees it: only the bridge, and names that a judged file may import.
 
-A file that calls `conformance.check` on its own functions imports this package when a worker loads it. It is copied as
-`__init__.py` (`copy_bridge`).
+If a file checks its own functions, it imports `conformance`; in a worker, it gets this module. `copy_bridge` copies it as
+`__init__.py`.
 """
 
 from typing import Any, NoReturn

@@ -34,7 +34,7 @@ MIN_SHARE = 0.6
 # Minimum share of all failures without a cause that a cause must explain, wherever it would show.
 MIN_SHARE_ANYWHERE = 0.05
 
-# Number of plain calls, the simplest, that are searched for any cause before other calls are.
+# Number of plain calls, the simplest ones, in which any cause is searched before other calls are searched.
 MAX_PLAIN = 3
 # Maximum number of plain calls, per failing one, that conform although all calls show a mistake. For example, a scale
 # does not matter if all logits are equal.
@@ -158,8 +158,8 @@ def _unknown_mistake(search: Search) -> list[Evidence]:
     """
     The failing plain calls, if nearly all plain calls fail and nothing is known that explains one of them.
 
-    They show a mistake without a name, which shows in all other calls as well and hides any other. Only the simplest
-    calls are searched; all answers that are computed here are cached.
+    They show a mistake without a name. It shows in all other calls as well, and hides other mistakes. Only the simplest
+    calls are searched, and all answers are cached.
     """
     plain = [cell for cell in search.open_cells() if is_plain(cell)]
     if not plain or sum(map(is_plain, search.conforming_cells())) > MAX_RIGHT * len(plain):

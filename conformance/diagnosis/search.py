@@ -162,7 +162,7 @@ class Search:
     """
     The cells of a subject and the causes found so far.
 
-    unknown: cells of another form of the same implementation that show a mistake without a name.
+    unknown: cells that show a mistake without a name, of this form or of another form of the same implementation.
     """
 
     cells: Sequence[Evidence]
@@ -189,7 +189,12 @@ class Search:
         return [self.cells[n] for n in self._open]
 
     def searched_cells(self) -> list[Evidence]:
-        """The open cells in which causes are searched: not those without a way that should show the unknown mistake."""
+        """
+        The open cells in which causes are searched.
+
+        Cells that should show the unknown mistake are left out, except those that a deviation explained when they were
+        judged.
+        """
         return [cell for cell in self.open_cells() if cell.found or not shows_with_fewer(cell, self.unknown)]
 
     def changes(self) -> list[Change]:

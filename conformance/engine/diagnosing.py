@@ -26,6 +26,7 @@ from conformance.verdicts.verdict import CONFORMING, LOST, root
 OF_CHANGED_CALLS = "invariant"
 # Number of the smallest cases that were not run among which a case is searched that distinguishes two causes.
 SEPARATING = 100
+
 # Returns every case, also those that were not chosen. Called only if two causes are alike.
 Cases = Callable[[], Iterable[Case]]
 

@@ -197,7 +197,7 @@ class Judge:
 
         known: the known deviation that accepts the reply. Then only its own decisions are tried.
         """
-        if known is None:  # without `known_first`, `judge` has tried every other way already
+        if known is None:  # without `known_first`, `judge` has searched already
             return self._explained(judged, self._likely_of(judged.subject)) if self._known_first else judged
         parts = (each.rpartition("=") for each in known.decisions)
         ways = [way_of(decision, name) for decision, _, name in parts]
