@@ -1,8 +1,8 @@
 """
 The package `conformance` as a worker sees it: only the bridge, and names that a judged file may import.
 
-If a file checks its own functions, it imports `conformance`; in a worker, it gets this module. `copy_bridge` copies it as
-`__init__.py`.
+A file that checks its own functions imports `conformance`. In a worker, it gets this module, which `copy_bridge` copies
+as `__init__.py`.
 """
 
 from typing import Any, NoReturn

@@ -1,4 +1,4 @@
-"""An exception in the search for causes costs the causes, but not the verdicts, the report or the exit code."""
+"""An exception in the search for causes costs neither the verdicts nor the report; the run is incomplete."""
 
 import json
 from collections.abc import Sequence
@@ -8,25 +8,32 @@ from typing import Any
 import pytest
 
 from conformance.cli.main import main
-from conformance.gate.decision import INCOMPLETE
+from conformance.gate.decision import INCOMPLETE, REJECTED
 
 from ..running import records
 
 FAKES = Path(__file__).parents[1] / "fakes"
 SUBJECT = "fake.varied[inverted_mask]"
+ASKED = ["run", "-a", str(FAKES / "varied.py") + "[inverted_mask]", "-k", "masks/attention_2d/*", "--out"]
 
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[Path, int, str]:
-    """Run a subject that inverts masks, while the search for causes raises an exception."""
+    """
+    Run a subject that inverts masks, while the search for causes raises an exception.
+
+    Its folder counts as that of the packaged adapters, the only ones whose results are cached.
+    """
 
     def broken(cells: Sequence[Any], *_: Any) -> None:
         raise ValueError(f"no causes of {len(cells)} cells")
 
-    monkeypatch.setattr("conformance.engine.diagnosing.diagnose", broken)
+    monkeypatch.setenv("CONFORMANCE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("conformance.places.adapters", lambda: FAKES)
     folder = tmp_path / "out"
-    asked = ["-a", str(FAKES / "varied.py") + "[inverted_mask]", "-k", "masks/attention_2d/*"]
-    code = main(["run", *asked, "--out", str(folder)])
+    with monkeypatch.context() as patch:
+        patch.setattr("conformance.engine.diagnosing.diagnose", broken)
+        code = main([*ASKED, str(folder)])
     return folder, code, capsys.readouterr().out
 
 
@@ -53,12 +60,14 @@ def test_the_report_names_what_explains_each_cell_alone(run: tuple[Path, int, st
     assert "ignore this key" in out
 
 
-@pytest.mark.usefixtures("run")
-def test_nothing_of_it_is_kept_for_later_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    again = tmp_path / "again"
-    asked = ["-a", str(FAKES / "varied.py") + "[inverted_mask]", "-k", "masks/attention_2d/*"]
-    assert main(["run", *asked, "--out", str(again)]) == 1
-    (diagnosis,) = (record for record in records(again) if record["type"] == "diagnosis")
-    assert "fault" not in diagnosis
-    assert diagnosis["causes"][0]["decisions"] == {"polarity[attn_mask]": "ignore"}
+def test_it_is_not_what_a_later_run_takes_from_the_cache(run: tuple[Path, int, str], tmp_path: Path) -> None:
+    """The replies are cached, so they are diagnosed; after this run, the whole result is."""
+    assert run[1] == INCOMPLETE
+    diagnoses = []
+    for name in ("second", "third"):
+        assert main([*ASKED, str(tmp_path / name)]) == REJECTED
+        logged = records(tmp_path / name)
+        assert all(record["cached"] for record in logged if record["type"] == "cell" and "seconds" in record)
+        diagnoses += [record for record in logged if record["type"] == "diagnosis"]
+    assert ["fault" in each for each in diagnoses] == [False, False]
+    assert [each["causes"][0]["decisions"] for each in diagnoses] == [{"polarity[attn_mask]": "ignore"}] * 2
