@@ -24,8 +24,6 @@ from conformance.verdicts.verdict import CONFORMING, LOST, root
 
 # The class of a cell that conforms, while its reply and the reply to a changed call contradict each other.
 OF_CHANGED_CALLS = "invariant"
-# Number of the smallest cases that were not run among which a case is searched that distinguishes two causes.
-SEPARATING = 100
 
 # Returns every case, also those that were not chosen. Called only if two causes are alike.
 Cases = Callable[[], Iterable[Case]]
@@ -162,7 +160,7 @@ class SubjectDiagnosis:
         asked = self._asked[subject.name]
         declared = {(cell.facts.operator, cell.facts.dtype): cell for cell in cells}
         left = [case for case in self._cases() if case.id not in asked and (case.operator, case.dtype) in declared]
-        for case in sorted(left, key=lambda case: prod(case.axes.values()))[:SEPARATING]:
+        for case in sorted(left, key=lambda case: prod(case.axes.values())):
             alike, cell = declared[case.operator, case.dtype], make_cell(case, materialise(case), subject)
             if isinstance(cell, Cell):
                 dialect = {**cell.route.dialect, **alike.declared.dialect}

@@ -1,5 +1,6 @@
 """Plain NumPy functions: right ones conform, mistakes are named, decisions without a consensus are observed."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -216,6 +217,29 @@ def test_a_number_is_measured_beside_a_mistake_that_every_call_shows(checked: Ch
         "it fills masked logits with -10, not with -inf",
         "it multiplies an additive mask by 0.7 before it adds the mask",
     ]
+
+
+SCALE_IGNORED = """
+import numpy as np
+
+def attention(query, key, value, scale=None):
+    logits = query @ key.swapaxes(-1, -2) / np.asarray(query.shape[-1] ** 0.5, query.dtype)
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ value
+"""
+
+
+def test_two_causes_are_told_apart_by_a_case_however_many_smaller_ones_do_not(checked: Check, tmp_path: Path) -> None:
+    """In the chosen cases, a scale of 1/sqrt(value_dim) is the same; more than 100 smaller cases do not tell either."""
+    (tmp_path / "mine.py").write_text(SCALE_IGNORED, encoding="utf-8")
+    done = checked(f"{tmp_path / 'mine.py'}:attention", "parameters/scale/number*")
+    (cause,) = done.causes
+    assert cause.sentence == "ignores the scale argument"
+    (other,) = cause.ambiguous
+    told = re.search(r"1/sqrt\(value_dim\), .*; (\S+) would distinguish them$", other)
+    assert told, other
+    both = checked(f"{tmp_path / 'mine.py'}:attention", "parameters/scale/number*", told[1], into="both")
+    assert [(each.sentence, each.ambiguous) for each in both.causes] == [(cause.sentence, ())]
 
 
 THREE_MISTAKES = """
