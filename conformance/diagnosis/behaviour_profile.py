@@ -13,8 +13,8 @@ from math import prod
 from typing import Literal
 
 from conformance.bounds.outputs import UnderivedBound
-from conformance.deviations.catalogue import candidates, evaluate
-from conformance.deviations.deviation import Dialect, Reply
+from conformance.deviations.catalogue import candidates
+from conformance.deviations.deviation import Dialect
 from conformance.deviations.names import FRAMEWORK_BITS, prior, slot_of
 from conformance.diagnosis.candidates import Cause
 from conformance.diagnosis.diagnosis import diagnose
@@ -44,6 +44,10 @@ class Probe(Evidence):
     def dialect(self) -> Dialect:
         """The declared dialect."""
         return self.declared.dialect
+
+    def ways(self, dialect: Dialect) -> Mapping[str, tuple[str, ...]]:
+        """Every decision that applies to this call, with the ways that can differ in it; computed once."""
+        return self.of_call.once(("ways", frozenset(dialect.items())), lambda: ways(self.problem, dialect))
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ def read(probe: Probe, dialect: Dialect | None, explained: Iterable[Way] = ()) -
         return Reading(probe, None)
     open_: dict[str, tuple[str, ...]] = {}
     refuted: dict[str, frozenset[str]] = {}
-    for decision, names in ways(probe.problem, {**probe.dialect, **dialect}).items():
+    for decision, names in probe.ways({**probe.dialect, **dialect}).items():
         wrong = [name for name in names if _refutes(suspect, base, (decision, name))]
         remaining = [name for name in names if name not in wrong]
         refuted[decision] = frozenset(_as_documented(probe, decision, name) for name in wrong)
@@ -115,12 +119,7 @@ def _refutes(suspect: Suspect, base: Expectation, way: Way) -> bool:
     other = taking(base.dialect, way)
     if other == base.dialect or not _shows_as_declared(suspect, base.dialect, way):
         return False
-    return base.separates(_reply(suspect, other)) and not suspect.conforms_under(other)
-
-
-def _reply(suspect: Suspect, dialect: Dialect) -> Reply:
-    """The oracle's reply to the call under `dialect`."""
-    return evaluate(suspect.problem, dialect, suspect.profile.score).reply
+    return base.separates(suspect.reply(other)) and not suspect.conforms_under(other)
 
 
 def _shows_as_declared(suspect: Suspect, dialect: Dialect, way: Way) -> bool:
@@ -132,7 +131,7 @@ def _shows_as_declared(suspect: Suspect, dialect: Dialect, way: Way) -> bool:
     declared = suspect.declared.dialect
     if dialect == declared or dialect.get(way[0]) != declared.get(way[0]):
         return True
-    return suspect.declared.separates(_reply(suspect, taking(declared, way)))
+    return suspect.declared.separates(suspect.reply(taking(declared, way)))
 
 
 def declared_way(probe: Probe, decision: str) -> str:
@@ -149,17 +148,27 @@ def _as_documented(probe: Probe, decision: str, name: str) -> str:
 
 def hidden_by(probe: Probe, decision: str) -> Iterator[Way]:
     """The declared ways that hide the decision in this call."""
+    suspect = probe.suspect()
     for declared in probe.dialect.items():
-        if declared[0] == decision or decision not in ways(probe.problem, probe.dialect):
+        names = probe.ways(probe.dialect).get(decision, ())
+        plain = _without(probe, declared) if names and declared[0] != decision else None
+        if plain is None:
             continue
-        without = taking(probe.dialect, (declared[0], CANONICAL))
-        try:
-            plain = expect(probe.problem, without, probe.profile)
-        except UnderivedBound:
-            continue
-        others = (taking(without, (decision, name)) for name in ways(probe.problem, probe.dialect)[decision])
-        if any(plain.separates(_reply(probe.suspect(), other)) for other in others):
+        others = (taking(plain.dialect, (decision, name)) for name in names)
+        if any(plain.separates(suspect.reply(other)) for other in others):
             yield declared
+
+
+def _without(probe: Probe, declared: Way) -> Expectation | None:
+    """The expectation with a declared way replaced by the canonical one; None if no bound can be derived for it."""
+    return probe.of_call.once(("without", declared), lambda: _expected_without(probe, declared))
+
+
+def _expected_without(probe: Probe, declared: Way) -> Expectation | None:
+    try:
+        return expect(probe.problem, taking(probe.dialect, (declared[0], CANONICAL)), probe.profile)
+    except UnderivedBound:
+        return None
 
 
 # Maximum number of circumstances that are combined; if they do not suffice, a decision is reported as varying.
@@ -301,7 +310,7 @@ def behaviour_profile(probes: Sequence[Probe]) -> BehaviourProfile:
     taken = [
         (probe, {**probe.dialect, **(reading.dialect or {})}) for probe, reading in zip(probes, found, strict=True)
     ]
-    named = dict.fromkeys(decision for probe, dialect in taken for decision in ways(probe.problem, dialect))
+    named = dict.fromkeys(decision for probe, dialect in taken for decision in probe.ways(dialect))
     decisions = sorted(named, key=lambda decision: slot_of(decision)[1] is None)
     unexplained = tuple(reading.probe.case for reading in found if reading.dialect is None)
     return BehaviourProfile(tuple(_line(decision, found) for decision in decisions), unexplained, found)

@@ -136,6 +136,10 @@ class Suspect:
             None if answer is None else Expectation(dialect, answer.reply, _bounds(answer, self.declared, self.profile))
         )
 
+    def reply(self, dialect: Dialect) -> Reply:
+        """The expected reply under `dialect`."""
+        return _evaluated(self.problem, tuple(dialect.items()), self.profile.score).reply
+
     def explained_by(self, dialect: Dialect) -> bool:
         """Whether the reply is within the bound under `dialect`, and that differs from the declared answer."""
         budget = self.budget(dialect)
