@@ -305,6 +305,9 @@ def no_worst(worst: Worst) -> Worst:
 # Maximum difference from 1 of the sum of weights of a row in a softmax.
 ROW_SUM = 1e-6
 
+# What is possible where no bound is derived.
+ONLY_NAMED = "it can name this as a cause, but you cannot declare it"
+
 
 class UnderivedBound(Exception):  # noqa: N818 - the name says what is missing
     """No bound is derived for a dialect: it can be diagnosed but not declared."""
@@ -383,16 +386,14 @@ def derived_softmax(answer: OracleAnswer, steps: Steps) -> Softmax:
     unbounded = ", ".join(deviation.key for deviation in answer.deviations if not deviation.bounded)
     of_problem = any(deviation.stage == "problem" for deviation in answer.deviations if not deviation.bounded)
     if unbounded and (of_problem or not (answer.state.absorbed | answer.state.fully_masked).all()):
-        raise UnderivedBound(f"no bound is derived under {unbounded}: it can be diagnosed but not declared")
+        raise UnderivedBound(f"the tool derives no bound under {unbounded}: {ONLY_NAMED}")
     if kind is None or not whole.all():
         raise UnderivedBound(
-            f"no bound is derived for rows that may not sum to one ({keys}): can be diagnosed but not declared"
+            f"the tool derives no bound for weights whose rows may not sum to one ({keys}): {ONLY_NAMED}"
         )
     requested = "weights" in answer.reply or "weights_mean" in answer.reply
     if requested and answer.state.weights is not answer.state.probs:
-        raise UnderivedBound(
-            f"no bound is derived for weights before the softmax ({keys}): can be diagnosed but not declared"
-        )
+        raise UnderivedBound(f"the tool derives no bound for weights before the softmax ({keys}): {ONLY_NAMED}")
     return kind
 
 

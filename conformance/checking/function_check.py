@@ -54,7 +54,7 @@ from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
 from conformance.spec.mistakes import covered, old_name_note
 from conformance.spec.old_names import current_value
-from conformance.spec.texts import counted
+from conformance.spec.texts import are, counted
 
 # Decisions about NaN and infinities in the inputs.
 NONFINITE_DECISIONS = ("nonfinite_key", "nonfinite_value", "attended_nonfinite")
@@ -62,6 +62,7 @@ NONFINITE_DECISIONS = ("nonfinite_key", "nonfinite_value", "attended_nonfinite")
 OF_FRAMEWORK = "how kernels of PyTorch and JAX treat NaN and infinities depends on shape and memory layout"
 OF_ADDING = "NaN plus -inf and 0 times NaN are NaN in every implementation"
 OF_BOUND = "under the declared or observed behaviour, rounding errors alone could be as large as the values"
+OF_VALIDATION = "the bound was not validated for this operation or device"
 LINK = "https://github.com/pytorch/pytorch/issues/141128"
 
 
@@ -73,15 +74,15 @@ class AcceptedFailures:
         self._of_framework = signature.framework != "numpy"
         self._declared = declared
         self._seen: dict[tuple[str, str], list[str]] = {}
+        self._inconclusive: dict[str, list[str]] = {}
 
     def review(self, judged: Judged) -> Reviewed:
         """Accept a cell if such a deviation alone explains the reply."""
         verdict = judged.judgement
         if verdict is not None and verdict.verdict == "inconclusive":
-            self._seen.setdefault(("gets calls for which no useful error bound exists", OF_BOUND), []).append(
-                judged.case
-            )
-            return Reviewed(LoggedKnown(reason=OF_BOUND, link="", entry="conformance check"))
+            reason = OF_VALIDATION if verdict.uncalibrated else OF_BOUND
+            self._inconclusive.setdefault(reason, []).append(judged.case)
+            return Reviewed(LoggedKnown(reason=reason, link="", entry="conformance check"))
         if verdict is None or verdict.verdict != "fail" or verdict.explanation is None:
             return Reviewed()
         explanation = verdict.explanation
@@ -94,10 +95,12 @@ class AcceptedFailures:
         return Reviewed(LoggedKnown(reason=reason, link=LINK, entry="conformance check"))
 
     def notes(self) -> Iterator[str]:
-        """Yield a sentence about each accepted deviation."""
+        """Yield a sentence about each accepted deviation, and about calls without a useful bound."""
+        for reason, cases in self._inconclusive.items():
+            yield f"accepted: {are(len(cases), 'verdict')} inconclusive, such as {cases[0]}: {reason}"
         for (sentence, reason), cases in self._seen.items():
-            note = f"accepted: it {sentence} ({counted(len(cases), 'verdict')}, such as {cases[0]}): {reason}"
-            yield note if reason == OF_BOUND else f"{note}; use --declare to require one behaviour"
+            shown = f"{counted(len(cases), 'verdict')}, such as {cases[0]}"
+            yield f"accepted: it {sentence} ({shown}): {reason}; use --declare to require one behaviour"
 
 
 # Default time limit of one call, in seconds.

@@ -137,7 +137,7 @@ def _tiers(cases: Sequence[Case], problems: Mapping[str, Problem]) -> int:
     print("\n".join(only), end="\n" if only else "")
     default_cases = f"{len(default)} of {counted(len(cases), 'case')} run by default"
     checked = f"{counted(len(found), 'way')} to pass masks checked"
-    print(f"{default_cases}; {checked}: thorough cases alone detect {'something' if only else 'nothing'}")
+    print(f"{default_cases}; {checked}: a plain run misses {'what is listed above' if only else 'nothing'}")
     return REJECTED if only else CONFORMS
 
 
@@ -151,8 +151,8 @@ def lines(found: Detectability, missing: Mapping[str, Sequence[Pair]], cases: in
         yield f"{key:{width}}  {counts}  {_remark(key) if simplest is None else simplest.case}"
     yield ""
     yield (
-        f"sdpa, mha: number of cases in {' or '.join(SHARP)} in which the deviation is at least {FACTOR:g} bounds away "
-        "from canonical; half: the same in other dtypes"
+        f"sdpa, mha: number of cases in {' or '.join(SHARP)} in which the deviation changes the result by at least "
+        f"{FACTOR:g} times the bound; half: the same in other dtypes"
     )
     unpinned = found.unpinned
     invisible = sum(1 for key in found.detections if key in INVISIBLE)

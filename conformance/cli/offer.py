@@ -307,10 +307,12 @@ def collect(cases: Sequence[Case], offer: Offer, *, every: bool) -> int:
             print(f"{subject.name.ljust(width)}  {calls[subject.name]:5} to call  {declined[subject.name]:5} declined")
     for sentence in offer.incomplete:
         print(f"incomplete: {sentence}")
-    asked = counted(len({*calls, *declined}), "subject")
+    asked = [subject for subject in offer.subjects if calls[subject.name] or declined[subject.name]]
+    dense = sum(not subject.counted for subject in asked)
+    forms = f" and {counted(dense, 'dense form')}" if dense else ""
     print(
         f"{counted(calls.total(), 'call')}, and {declined.total():,} declined without a call, for "
-        f"{counted(len(cases), 'case')} on {asked}; nothing was started"
+        f"{counted(len(cases), 'case')} on {counted(len(asked) - dense, 'subject')}{forms}; nothing was started"
     )
     return INCOMPLETE if offer.incomplete else CONFORMS
 

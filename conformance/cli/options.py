@@ -54,7 +54,7 @@ def add_out(parser: Parser, help_text: str = RUN_FOLDER) -> None:
 
 def add_skip_budget(parser: Parser) -> None:
     """Add --skip-budget."""
-    help_text = "how many cells (one case on one subject) that the baseline judged may now be unsupported (default: 0)"
+    help_text = "how many cells (one case on one subject) that were judged before may be unsupported now (default: 0)"
     parser.add_argument("--skip-budget", type=at_least_zero, default=0, metavar="N", help=help_text)
 
 
@@ -143,8 +143,8 @@ def add_choosing(parser: Parser, last_failed: str) -> None:
 def add_thorough(parser: Parser) -> None:
     """Add --thorough."""
     help_text = (
-        "judge everything; without this option and without -k, a run leaves out the cases that detect no deviation "
-        "beyond those that other cases detect, some variants, and subjects with all masks merged into one argument"
+        "judge everything: also the cases listed in thorough.txt, some variants, and the dense forms (all masks merged "
+        "into one argument); with -k, a run leaves out no case"
     )
     parser.add_argument("--thorough", action="store_true", help=help_text)
 

@@ -85,7 +85,7 @@ def add_bisect(commands: Commands) -> None:
         "bisect 'combined/attention/boolean_and_causal[operator=sdpa]' 'keras.sdpa[torch]' "
         "--package keras --good 3.15.0 --bad 3.10.0",
     )
-    parser.add_argument("case", metavar="CASE", help="the id of a case, or a glob that only it matches")
+    parser.add_argument("case", metavar="CASE", help="the id of a case, or a glob that matches only one case")
     parser.add_argument("subject", metavar="SUBJECT", help="a subject; if several match, the first one")
     parser.add_argument("--package", required=True, metavar="NAME", help="the package whose releases are tried")
     parser.add_argument("--good", required=True, metavar="VERSION", help="a release with the right result")
@@ -197,7 +197,8 @@ def add_check(commands: Commands) -> None:
         parser,
         "--declare",
         metavar="DECISION=NAME",
-        help_text="a behaviour that is intended and is then required, such as fully_masked_row=nan; may be repeated",
+        help_text="a behaviour that you intend and that the tool then requires, such as fully_masked_row=nan; "
+        "may be repeated",
     )
     parser.add_argument(
         "--example",
@@ -228,7 +229,10 @@ def add_check(commands: Commands) -> None:
 def add_probe(commands: Commands) -> None:
     """Add `probe`."""
     parser = command(
-        commands, "probe", "show what subjects do, as found from what they return", "probe -a 'torch.mha*'"
+        commands,
+        "probe",
+        "find out from their replies what subjects do, and show it next to what they declare",
+        "probe -a 'torch.mha*'",
     )
     parser.set_defaults(command="command_probe:probe")
     options.add_subjects(parser)
@@ -288,8 +292,10 @@ def add_audit(commands: Commands) -> None:
     """Add `audit`."""
     parser = command(commands, "audit", "show which deviations the cases detect", "audit cases")
     options.add_paths(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON, with every case and its distance")
-    help_text = "check instead, for each subject, that the default cases detect everything that all cases detect"
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON, with every case and the size of its change in bounds"
+    )
+    help_text = "check instead, for each subject, that a plain run detects each deviation that all cases detect"
     parser.add_argument("--tiers", action="store_true", help=help_text)
     parser.set_defaults(command="command_audit:audit")
 
@@ -298,10 +304,10 @@ def add_explain(commands: Commands) -> None:
     """Add `explain`."""
     example = "explain 'masks/key_padding/trailing[operator=sdpa]'"
     parser = command(commands, "explain", "show the call of one case, and which subjects can make it", example)
-    parser.add_argument("case", metavar="CASE", help="the id of a case, or a glob that only it matches")
+    parser.add_argument("case", metavar="CASE", help="the id of a case, or a glob that matches only one case")
     options.add_case_files(parser)
     options.add_subjects(parser, "only these subjects: a name, a glob, or the path of an adapter file; may be repeated")
-    parser.add_argument("--json", action="store_true", help="print JSON, with every distance")
+    parser.add_argument("--json", action="store_true", help="print JSON, with the size of every change in bounds")
     parser.set_defaults(command="read_only_commands:explain")
 
 

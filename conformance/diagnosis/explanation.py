@@ -86,8 +86,8 @@ def explanation_of(way: Way, declared: Dialect) -> Explanation:
 def _undone(decision: str, name: str) -> Explanation:
     """That a decision is made as usual although something else is declared."""
     canonical = CANONICAL_NAMES.get(decision, CANONICAL)
-    sentence = f"makes the canonical choice of {decision} ({canonical}), but {name} is declared"
-    return Explanation(decision, canonical, name, sentence, f"remove {decision}={name} from the declaration", 0.0)
+    said = f"{sentence(decision, CANONICAL)}, although {decision}={name} is declared"
+    return Explanation(decision, canonical, name, said, f"remove {decision}={name} from the declaration", 0.0)
 
 
 def ways(problem: Problem, declared: Dialect) -> tuple[Way, ...]:

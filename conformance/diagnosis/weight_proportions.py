@@ -17,6 +17,8 @@ NEAR = 1e-3
 # Maximum factor that is considered; larger ones are not plausible.
 MAX_FACTOR = 1e3
 
+LEFT_OUT = "indices of head_dim were left out of the product of query and key"
+
 
 def wrong_proportions(pattern: WeightPattern) -> list[str]:
     """Facts about wrong proportions, as phrases that follow "the weights"; empty if no rule gives every weight."""
@@ -147,8 +149,8 @@ def _features(counts: Array) -> str:
     missing, total = int(np.sum(~counts)), len(counts)
     for which, ignored in (("last", ~counts[total - missing :]), ("first", ~counts[:missing])):
         if ignored.all():
-            return f"look as if the {which} {missing} of {total} features of query and key were ignored"
-    return f"look as if {missing} of {total} features of query and key were ignored"
+            return f"look as if the {which} {missing} of {total} {LEFT_OUT}"
+    return f"look as if {missing} of {total} {LEFT_OUT}"
 
 
 def _within_blocks(pattern: WeightPattern) -> Iterator[str]:

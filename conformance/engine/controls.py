@@ -56,8 +56,8 @@ class CallCounts:
         roots = Counter(map(root, self.lost))
         common, number = roots.most_common(1)[0]
         message = gist(next(reason for reason in self.lost if root(reason) == common))
-        most = "" if len(roots) == 1 else f", most often ({number})"
-        return f"does not work here: {_every(len(self.lost))} ended in an error{most}: {message}"
+        most = "" if len(roots) == 1 else f"; {number} of them with"
+        return f"does not work here: {_every(len(self.lost))} failed{most}: {message}"
 
 
 def _every(calls: int) -> str:

@@ -149,7 +149,7 @@ def _resolve_exclusions(slots: Slots, placed: dict[str, list[MaskOperand]], left
             if name in placed and other in placed:
                 loser = min((name, other), key=lambda n: _reach(slots[n]))
                 if any(operand.verbatim for operand in placed[loser]):
-                    raise Declined(f"{name} and {other} exclude each other, and a verbatim mask is not folded")
+                    raise Declined(f"{name} and {other} exclude each other, and a verbatim mask is never merged")
                 leftovers.extend(placed.pop(loser))
 
 
@@ -183,7 +183,7 @@ def fold_leftovers(
     kinds = " and ".join(dict.fromkeys(kind for operand in leftovers for kind in operand.kinds))
     spans = " ".join(dict.fromkeys("bhqk"[i] for g in leftovers for i, n in enumerate(g.values.shape) if n > 1))
     verbatim = any(operand.verbatim for members in placed.values() for operand in members)
-    also = " in addition to a verbatim mask, which is never folded" if verbatim else ""
+    also = " in addition to a verbatim mask, which is never merged" if verbatim else ""
     also = also or (" in addition to the other masks" if placed else "")
     raise Declined(
         f"no argument can express this mask ({kinds}) over {spans or 'no axis'}, "

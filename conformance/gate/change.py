@@ -22,8 +22,8 @@ KINDS: dict[str, str] = {
     "drifted": "conforms as before, with different numbers",
     "added": "is new",
     "deleted": "no longer exists",
-    "case_changed": "the case with this id now makes another call: not compared",
-    "judge_changed": "the verdict differs, but the judging code differs too: not compared",
+    "case_changed": "makes another call under the same case id, so it is not compared",
+    "judge_changed": "has another verdict, but the judging code differs too, so it is not compared",
 }
 
 # Kinds that the gate rejects; the others are reported only.

@@ -15,6 +15,12 @@ from conformance.verdicts.invariants import INVARIANTS
 # Maximum number of characters of a message in a sentence.
 MAX_CHARACTERS_SHOWN = 160
 
+# How a failure without an explanation differs, by its class.
+DIFFERENCES = {
+    "precision": "differs by more than the bound, though it could be rounding",
+    "impossible": "differs by more than rounding can",
+}
+
 
 @dataclass(frozen=True)
 class ObservedWays:
@@ -155,8 +161,8 @@ def _happened(observed: Observed) -> str:
             return "does not reply in time"
         case "inconclusive":
             return f"cannot be judged{text}"
-    unexplained = f"is outside the bound, and no single decision explains it ({observed.klass or 'fail'})"
-    return NON_REPRODUCIBLE.get(observed.klass, unexplained)
+    differs = DIFFERENCES.get(observed.klass, "differs by more than the bound")
+    return NON_REPRODUCIBLE.get(observed.klass, f"{differs}, and no single decision explains it")
 
 
 def _short(before: str, now: str) -> tuple[str, str] | None:

@@ -245,7 +245,7 @@ def _notes(base: ComparedRun, candidate: ComparedRun) -> Iterable[str]:
     foreign = sorted({key[1] for key in both if not _same_machine(key[1], base.cells[key], base, candidate)})
     if foreign:
         which = "every subject" if foreign == subjects else ", ".join(foreign)
-        yield f"bits are not comparable for {which}: CPU features, threads or devices differ"
+        yield f"bits are not comparable for {which}: platform, CPU features, threads, device or math libraries differ"
     yield from _left_out(base, candidate)
     yield from sorted({text for name in subjects for text in _settings(base.asked[name], candidate.asked[name])})
     for name in subjects:

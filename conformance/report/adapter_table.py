@@ -111,7 +111,7 @@ def _reasons(subjects: list[Subject]) -> Mapping[str, str]:
     for kind in KINDS:
         if kind not in kinds and not (adds and kind in ("causal", "window", "attention", "key_padding")):
             folded = kinds and kind != "additive"
-            absent[f"{kind} masks"] = "only folded into another mask" if folded else "no argument takes them"
+            absent[f"{kind} masks"] = "only merged into another mask" if folded else "no argument takes them"
     if not any(slot.attached for subject in subjects for slot in subject.slots.values()):
         absent["attached masks"] = "no tensor carries one"
     given = subjects[0].adapter.declines

@@ -92,7 +92,7 @@ def _objection_counts(run: Run) -> list[str]:
         parts.append(f"{counted(len(run.missing), 'verdict')} missing")
     failed = sum(worker.status == "failed" for worker in run.workers)
     if failed:
-        parts.append(f"{counted(failed, 'worker')} did not start")
+        parts.append(f"{counted(failed, 'worker')} failed")
     gate = run.footer.gate if run.footer else None
     if gate and gate.known.dead:
         parts.append(f"{are(len(gate.known.dead), 'known deviation')} no longer needed")

@@ -118,7 +118,7 @@ MEANINGS = {
     "inconclusive": "could not be judged",
     "known": "fails, but a known deviation accepts it for a stated reason",
     "fail": "the reply differs from the expected one by more than the allowed error",
-    "error": "the framework raised an exception",
+    "error": "an exception, a declaration that cannot be judged, or a reply from another device than the requested one",
     "timeout": "no reply within the time limit",
     "crash": "the worker process died",
     "missing": "expected, but not in the log",

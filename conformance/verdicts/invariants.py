@@ -115,7 +115,7 @@ def _with_key_appended(problem: Problem, output: str, values: Array) -> Array:
 INVARIANTS: tuple[Invariant, ...] = (
     Invariant(
         "visible_keys",
-        "does not use a value that the mask allows it to attend",
+        "does not use the value of a key that the mask allows it to attend to",
         with_visible_values_changed,
         moves=True,
     ),
@@ -145,7 +145,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     ),
     Invariant(
         "last_key",
-        "lets the last key change the result of queries that must not attend it",
+        "lets the last key change the result of queries that must not attend to it",
         with_last_key_changed,
     ),
     Invariant(

@@ -192,7 +192,7 @@ def test_a_passing_cell_opens_without_maps(witness: Witness, folder: Path) -> No
     page.click("td[aria-label^='pass'] >> nth=0")
     page.wait_for_selector("dialog[open]")
     text = page.inner_text("dialog")
-    assert "Route of each mask" in text
+    assert "Argument that receives each mask" in text
     assert "Declared" in text
     assert page.locator("dialog canvas").count() == 0
 
@@ -364,7 +364,7 @@ def pictured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_pattern_that_was_read_stands_beside_the_finding(witness: Witness, pictured: Path) -> None:
     page = witness.open(pictured)
     page.wait_for_selector(".findings .picture canvas")
-    assert page.locator(".findings .picture figcaption").all_inner_texts() == ["Expected pattern", "Effective pattern"]
+    assert page.locator(".findings .picture figcaption").all_inner_texts() == ["Expected weights", "Measured weights"]
     assert page.inner_text(".findings .picture p") == "Batch element 0, head 1 of masks/attention/large"
     scales = page.locator(".findings .picture .scale").all_inner_texts()
     assert [scale.split()[0] for scale in scales] == ["0", "0"]  # weights are not negative
@@ -376,7 +376,7 @@ def test_the_second_look_is_told_in_the_detail(witness: Witness, pictured: Path)
     page.wait_for_selector("#detail .maps canvas")
     said = page.inner_text("#detail")
     assert "Repeated 3 times in the same worker, alone in a new one: the same reply" in said
-    assert "Effective pattern, with one-hot values: read in 1 call, 2 of 12 weights beyond the bound" in said
+    assert "Attention weights, measured with one-hot values: read in 1 call, 2 of 12 weights beyond the bound" in said
     assert "it gives another reply; output: 3" in said
 
 

@@ -1,14 +1,24 @@
 """The outcome of a case combines the two forms in which its masks are passed."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from conformance.bridge.contract import Facts
+from conformance.bridge.profile import Profile
 from conformance.checking.check_report import CaseOutcome, headline, outcomes
+from conformance.checking.declarations import Declared
+from conformance.checking.function_check import AcceptedFailures
+from conformance.checking.signature import Signature
+from conformance.diagnosis.judgement import judge
+from conformance.engine.judging import Judged
 from conformance.report import load_run
 
+from ..problems import random_sdpa, reply_under
 from ..report.build_run import RunBuilder
 
+FLOAT32 = Profile.uniform("float32")
 FORMS = ("mine.attention", "mine.attention[dense]")
 
 
@@ -109,3 +119,23 @@ def test_the_first_line_counts_what_the_function_does_not_support(
         builder.case(f"a/c{number}")
         builder.cell(f"a/c{number}", FORMS[0], "unsupported")
     assert headline("f", load_run(builder.write()), (), conforms=True).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("uncalibrated", "why"),
+    [
+        (False, "under the declared or observed behaviour, rounding errors alone could be as large as the values"),
+        (True, "the bound was not validated for this operation or device"),
+    ],
+)
+def test_a_call_that_cannot_be_judged_is_accepted_and_the_note_says_why(*, uncalibrated: bool, why: str) -> None:
+    problem = random_sdpa(3)
+    found = judge(problem, {}, FLOAT32, reply_under({}, problem, FLOAT32))
+    open_ = replace(found, verdict="inconclusive", uncalibrated=uncalibrated)
+    facts = Facts("sdpa", "float32", "cpu", "", ("output",), masks=(), sizes=problem.sizes())
+    accepted = AcceptedFailures(Signature("sdpa", {}, ()), Declared())
+    for case in ("a/b", "a/c"):
+        assert accepted.review(
+            Judged(case, FORMS[0], {}, facts, problem, "inconclusive", profile=FLOAT32, judgement=open_)
+        ).known
+    assert [*accepted.notes()] == [f"accepted: 2 verdicts are inconclusive, such as a/b: {why}"]

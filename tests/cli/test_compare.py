@@ -28,7 +28,7 @@ cases:
 
 MINE = "mine.sdpa:"
 # Three calls of the suite, and six additional plain calls.
-BROKEN = "does not work here: every one of its 9 calls ended in an error: ValueError: bad shape (3, 5)"
+BROKEN = "does not work here: every one of its 9 calls failed: ValueError: bad shape (3, 5)"
 BEFORE = "before it conformed"
 
 

@@ -236,7 +236,7 @@ def test_features_that_do_not_count() -> None:
     problem = problem_of()
     for kept, words in ((slice(4), "last 3"), (slice(3, None), "first 3")):
         products = problem.query[..., kept] @ problem.key[..., kept].swapaxes(-1, -2)
-        told = f"look as if the {words} of 7 features of query and key were ignored"
+        told = f"look as if the {words} of 7 indices of head_dim were left out of the product of query and key"
         assert first(problem, softmax(products * problem.applied_scale)) == told
 
 

@@ -69,8 +69,8 @@ def test_a_row_says_what_the_file_says(tmp_path: Path) -> None:
         "relu (no argument for it); residual (no argument for it); no_output_projection (no argument for it); "
         "layout (no argument for it); past (no argument for it); "
         "mistakes (no argument for it); mistaken_heads (no argument for it); "
-        "attention masks (only folded into another mask); "
-        "window masks (only folded into another mask); additive masks (no argument takes them); "
+        "attention masks (only merged into another mask); "
+        "window masks (only merged into another mask); additive masks (no argument takes them); "
         "attached masks (no tensor carries one); not *dtype* |"
     )
 
@@ -82,7 +82,7 @@ def test_without_a_mask_argument_nothing_is_folded(tmp_path: Path) -> None:
     path.write_text(text.replace(slots, "SLOTS = {}\n"), encoding="utf-8")
     *_, row = table([read_adapter(path)])
     assert "key_padding masks (no argument takes them); " in row
-    assert "folded" not in row
+    assert "merged" not in row
 
 
 def test_only_helpers_that_are_used_count(tmp_path: Path) -> None:

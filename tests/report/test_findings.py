@@ -275,7 +275,7 @@ def test_messages_that_differ_in_numbers_are_one_cause(tmp_path: Path) -> None:
 def test_the_headline_of_a_run_that_does_not_conform(demonstration: Path) -> None:
     said = headline(load_run(demonstration))
     assert said.startswith("Does not conform: 18 of 346 verdicts are rejected, ")
-    assert said.endswith(", 1 worker did not start, 1 known deviation is no longer needed.")
+    assert said.endswith(", 1 worker failed, 1 known deviation is no longer needed.")
     assert ("incomplete", "onnx.torch_sdpa: 1 verdict missing") in gate_notes(load_run(demonstration))
 
 

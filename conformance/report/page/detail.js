@@ -108,7 +108,7 @@ function mapsOf(cell, record) {
 
 function routeOf({ route }) {
   if (!route || !route.length) return null;
-  return section("Route of each mask", table(["Masks", "Argument", "Element type", "Axes", ""], route.map((one) => [
+  return section("Argument that receives each mask", table(["Masks", "Argument", "Element type", "Axes", ""], route.map((one) => [
     (one.kinds || []).join(" + "), el("code", {}, one.slot || ""), one.element || "", (one.axes || []).join(" "), one.verbatim ? "verbatim" : ""])));
 }
 
@@ -140,7 +140,7 @@ function againOf({ repeats, invariants, pattern }) {
   const read = pattern && (pattern.not_read ? `not read: ${pattern.not_read}` : `read in ${plural(pattern.calls, "call")}, ${pattern.beyond} of ${pattern.elements} weights beyond the bound`);
   return section("Second look",
     repeats ? el("p", {}, `Repeated ${times}: `, el("b", {}, outcomes[repeats.found] || repeats.found), repeats.reason ? `. ${repeats.reason}` : "") : null,
-    read ? el("p", {}, `Effective pattern, with one-hot values: ${read}`) : null,
+    read ? el("p", {}, `Attention weights, measured with one-hot values: ${read}`) : null,
     (invariants || []).length ? table(["Relation to a changed call", "", ""], invariants.map((one) => [el("code", {}, one.name), one.found === "broken" ? el("b", { class: "v-fail" }, "broken") : one.found, one.sentence ? `it ${one.sentence}; ${one.where}` : ""])) : null);
 }
 

@@ -3,7 +3,7 @@ class Pattern extends Maps {
   four() {
     const { got, want } = this.data;
     const top = Math.max(this.range(want), this.range(got));
-    return [this.signed("Expected pattern", want, top), this.signed("Effective pattern", got, top)];
+    return [this.signed("Expected weights", want, top), this.signed("Measured weights", got, top)];
   }
 }
 
