@@ -1,7 +1,7 @@
 """Candidate causes of failing cells: single deviations, fitted numbers, pairs of deviations, coarser arithmetic."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations, islice
@@ -9,6 +9,7 @@ from math import inf
 
 import numpy as np
 
+from conformance.bounds.bound import Bound
 from conformance.bridge.profile import UNIT
 from conformance.deviations.catalogue import compose, evaluate_deviations, has_row, in_order
 from conformance.deviations.deviation import Deviation, Dialect
@@ -142,6 +143,11 @@ class _Errors:
             parts.append(np.clip(off, -FAR, FAR).ravel())
         return np.concatenate(parts)
 
+    def sized(self, bounds: Mapping[str, Bound]) -> Array:
+        """The tolerances of all elements under other bounds, in the declared tolerances."""
+        parts = (bounds[name].tolerance / tolerance for name, tolerance in self._tolerance.items())
+        return np.concatenate([part.ravel() for part in parts])
+
     def size(self, change: Change) -> float:
         """The root mean square error under a change of the declared dialect, in tolerances."""
         return _size(self.under(compose(reduce(taking, change, self._suspect.declared.dialect))))
@@ -186,7 +192,12 @@ class _Fit:
         moved = [np.abs(each - self._before) > UNMOVED for each in extremes if each is not None]
         if len(moved) < len(extremes):
             return True
-        return bool(np.all(np.abs(self._before) <= MAX_UNMOVED_ERROR, where=~np.any(moved, axis=0)))
+        wrong = np.abs(self._before) > MAX_UNMOVED_ERROR
+        wrong &= ~np.any(moved, axis=0)
+        if wrong.any() and self._rest != self._suspect.declared.dialect:
+            # The assumed deviations may give larger numbers than are declared, so their own tolerances count.
+            wrong &= np.abs(self._before) > MAX_UNMOVED_ERROR * self._errors.sized(self._suspect.bounds(self._rest))
+        return not wrong.any()
 
     def explains(self, numbers: Numbers) -> bool:
         """Whether all numbers change something, and the reply is within its bound under them, as in their names."""

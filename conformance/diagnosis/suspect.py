@@ -136,6 +136,11 @@ class Suspect:
             None if answer is None else Expectation(dialect, answer.reply, _bounds(answer, self.declared, self.profile))
         )
 
+    def bounds(self, dialect: Dialect) -> Mapping[str, Bound]:
+        """The bounds under `dialect`, however far the reply is from it."""
+        answer = _evaluated(self.problem, tuple(dialect.items()), self.profile.score)
+        return _bounds(answer, self.declared, self.profile)
+
     def reply(self, dialect: Dialect) -> Reply:
         """The expected reply under `dialect`."""
         return _evaluated(self.problem, tuple(dialect.items()), self.profile.score).reply

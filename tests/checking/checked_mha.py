@@ -61,3 +61,19 @@ def inverted_mask(
     query: Array, key: Array, value: Array, params: Params, num_heads: int, mask: Array | None = None
 ) -> Array:
     return _mha((query, key, value), params, num_heads, None if mask is None else ~mask, split)
+
+
+def attend_filled(query: Array, key: Array, value: Array, mask: Array | None) -> Array:
+    logits = query @ key.swapaxes(-1, -2) * query.shape[-1] ** -0.5
+    if mask is not None:
+        logits = np.where(mask, np.asarray(-1e9, logits.dtype), logits)
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True) @ value)
+
+
+def inverted_mask_with_a_finite_fill(
+    query: Array, key: Array, value: Array, params: Params, num_heads: int, mask: Array | None = None
+) -> Array:
+    rows = zip("qkv", (query, key, value), strict=True)
+    q, k, v = (split(linear(array, params["w" + letter], params["b" + letter]), num_heads) for letter, array in rows)
+    return linear(merged(attend_filled(q, k, v, mask)), params["wo"], params["bo"])

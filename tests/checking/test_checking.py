@@ -79,6 +79,16 @@ def test_a_mistake_is_named(checked: Check, given: str) -> None:
     assert not done.run.conforms
 
 
+def test_a_number_is_measured_beside_a_mistake_that_makes_the_numbers_large(checked: Check) -> None:
+    """The large masked keys of self-attention reach the output, and with them errors larger than what is declared."""
+    only = ("masks/key_padding_self/*", "masks/one_tensor/*")
+    done = checked("checked_mha:inverted_mask_with_a_finite_fill", *only, dtypes=("float32", "float64"))
+    assert sentences(done) == [
+        "it reads True in mask as: ignore this key",
+        "it fills masked logits with -1e9, not with -inf",
+    ]
+
+
 def test_a_flag_that_is_ignored_is_named(checked: Check) -> None:
     assert sentences(checked("checked_sdpa:causal_ignored", "causal/*")) == ["it ignores the causal argument"]
 
