@@ -69,14 +69,10 @@ def _of_query_width(problem: Problem, heads: int = 1) -> float:
     return (problem.query.shape[-1] / heads) ** -0.5 if problem.operator == "mha" else problem.applied_scale
 
 
-def _to_the_power(power: float) -> Callable[[Problem], float]:
+def _to_the_power(power: float, problem: Problem) -> float:
     """Take a power of the scale: NaN for a negative scale."""
-
-    def factor(problem: Problem) -> float:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return float(np.power(np.float64(problem.applied_scale), power))
-
-    return factor
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return float(np.power(np.float64(problem.applied_scale), power))
 
 
 def _inverted(problem: Problem) -> float:
@@ -332,7 +328,7 @@ ROWS: tuple[Deviation, ...] = (
     _scale("squared", lambda p: p.applied_scale**2),
     _scale("given_times_default", _given_times_default),
     _scale("inverted", _inverted),
-    *(_scale(f"to_the_power_{power}", _to_the_power(power)) for power in (0.5, -0.5)),
+    *(_scale(f"to_the_power_{power}", partial(_to_the_power, power)) for power in (0.5, -0.5)),
     *(_scale(f"padded_{multiple}", _of_padded_head(multiple)) for multiple in (8, 16, 32, 64, 128)),
     Deviation("scale", "square_root", steps=wrapping("scale", _root_of_scale)),
     Deviation("bias_scale", "scaled", problem=_bias_scaled),
