@@ -6,7 +6,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from conformance.deviations.deviation import Deviation, HeadsMap
-from conformance.reference.pipeline import Step, Steps, StepsMap, following, wrapping
+from conformance.reference.pipeline import Step, StepsMap, both, following, wrapping
 from conformance.reference.steps import State
 from conformance.spec.problem import Array, Problem
 from conformance.spec.rounding import largest
@@ -104,10 +104,7 @@ def _keys_leak_as(weights: Callable[[State], Array | float]) -> StepsMap:
         settled = ordinary(state)
         return settled.but(probs=np.where(np.isnan(settled.probs), weights(state), settled.probs))
 
-    def apply(steps: Steps, score: str) -> Steps:
-        return wrapping("fully_masked_rows", settle)(wrapping("mask", _keys_leak)(steps, score), score)
-
-    return apply
+    return both(wrapping("mask", _keys_leak), wrapping("fully_masked_rows", settle))
 
 
 def _leaking(decision: str, name: str, steps: StepsMap) -> Deviation:

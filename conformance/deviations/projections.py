@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 
 from conformance.deviations.deviation import Deviation, ProblemMap, with_params, without_params
-from conformance.reference.pipeline import Steps, StepsMap, following, wrapping
+from conformance.reference.pipeline import StepsMap, following, where_present, wrapping
 from conformance.reference.steps import State, linear
 from conformance.spec.problem import Array, Problem
 
@@ -130,15 +130,6 @@ def _appended(problem: Problem) -> int:
     return problem.weights_shape[-1] - problem.seq_len_k
 
 
-def _where_appended(change: StepsMap) -> StepsMap:
-    """Apply a change of steps only to operators that append keys."""
-
-    def apply(steps: Steps, score: str) -> Steps:
-        return change(steps, score) if any(step.name == "append" for step in steps) else steps
-
-    return apply
-
-
 def _masked(attended: Callable[[State], Array]) -> StepsMap:
     """Apply masks to the appended keys; `attended` returns which of them are attended, (..., seq_len_q, extra)."""
 
@@ -149,7 +140,7 @@ def _masked(attended: Callable[[State], Array]) -> StepsMap:
         allowed[..., state.problem.seq_len_k :] &= attended(state)
         return state.but(allowed=allowed)
 
-    return _where_appended(following("append", "appended_keys", mask))
+    return where_present("append", following("append", "appended_keys", mask))
 
 
 def _causal_over_appended(state: State) -> Array:
@@ -207,5 +198,5 @@ ROWS: tuple[Deviation, ...] = (
     _row("zero_key", "ignored", lambda problem: problem.but(zero_key=False) if problem.zero_key else problem),
     Deviation("appended_keys", "masked", steps=_masked(lambda _: np.asarray(False))),
     Deviation("appended_keys", "under_causal", steps=_masked(_causal_over_appended)),
-    Deviation("appended_keys", "first", steps=_where_appended(wrapping("append", _appended_first))),
+    Deviation("appended_keys", "first", steps=where_present("append", wrapping("append", _appended_first))),
 )

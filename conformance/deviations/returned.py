@@ -103,10 +103,6 @@ def _weights(name: str, steps: StepsMap, reply: ReplyMap | None = None, *, bound
     return Deviation("returned_weights", name, steps=steps, reply=reply, bounded=bounded, concerns=asks_for_weights)
 
 
-def _reply(decision: str, name: str, reply: ReplyMap) -> Deviation:
-    return Deviation(decision, name, reply=reply)
-
-
 PER_HEAD = _instead_of("weights_mean", "weights")
 CAPPED = _instead_of("scaled", "capped")
 
@@ -122,15 +118,17 @@ ROWS: tuple[Deviation, ...] = (
         steps=_weights_are(lambda state: softmax(state.but(logits=state.capped)).probs),
         bounded=False,
     ),
-    _reply("returned_weights", "averaged", averaged),
+    Deviation("returned_weights", "averaged", reply=averaged),
     Deviation("returned_weights", "not_averaged", problem=PER_HEAD[0], reply=PER_HEAD[1]),
-    _reply("returned_weights", "float32", partial(_returned_as, "float32", WEIGHTS.__contains__)),
+    Deviation("returned_weights", "float32", reply=partial(_returned_as, "float32", WEIGHTS.__contains__)),
     Deviation("returned_scores", "capped_as_scaled", problem=_capped_as_scaled, reply=CAPPED[1]),
-    _reply("output_axes", "transposed", of_output(_heads_last)),
-    _reply("output_axes", "squeezed", of_output(lambda output: output.squeeze() if 1 in output.shape else output)),
+    Deviation("output_axes", "transposed", reply=of_output(_heads_last)),
+    Deviation(
+        "output_axes", "squeezed", reply=of_output(lambda output: output.squeeze() if 1 in output.shape else output)
+    ),
     *(
         # Gradients keep the dtype of their input or parameter, whatever the dtype of the other outputs.
-        _reply("result_dtype", dtype, partial(_returned_as, dtype, lambda name: not name.startswith(GRADIENT)))
+        Deviation("result_dtype", dtype, reply=partial(_returned_as, dtype, lambda name: not name.startswith(GRADIENT)))
         for dtype in ("float64", "float32", "float16", "bfloat16")
     ),
     Deviation("query_tail", "zero", steps=following("weigh", "query_tail", _last_query_zero), bounded=False),
