@@ -113,6 +113,10 @@ class Deviation:
         assert line is not None  # noqa: S101 - __post_init__ has checked it
         return line
 
+    def changes(self, problem: Problem) -> bool:
+        """Whether it changes the problem, or acts at a later stage, where only an evaluation shows a change."""
+        return self.problem is None or self.posed(problem) is not problem
+
     def posed(self, problem: Problem) -> Problem:
         """Return the problem that is solved instead of `problem`; the same object if nothing changes."""
         if self.problem is None:

@@ -231,7 +231,6 @@ def _reaches(problem: Problem, way: Way) -> bool:
     if slot is not None and all(operand.slot != slot for operand in problem.mask_operands):
         return False
     deviation = find(decision, name)
-    changed = deviation.posed(problem)
-    if problem.differentiated and problem.params.keys() - changed.params.keys():
+    if problem.differentiated and problem.params.keys() - deviation.posed(problem).params.keys():
         return False
-    return (deviation.problem is None or changed is not problem) and deviation.concerns(problem)
+    return deviation.changes(problem) and deviation.concerns(problem)

@@ -7,6 +7,7 @@ from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.deviations.deviation import Dialect, Reply
 from conformance.diagnosis.explanation import Explanation, Likely
+from conformance.diagnosis.suspect import Suspect
 from conformance.spec.problem import GRADIENT, GRADIENTS, PRESENTS, Problem
 from conformance.verdicts.compare import OutputComparison
 from conformance.verdicts.expectation import Expectation, compare_all, expect, expect_reply
@@ -126,7 +127,7 @@ def explained(
         return found
     likely = likely or Likely()
     uncalibrated = needs_explanation(found, problem, device)
-    ways = likely.explain(problem, found.expectation, profile, actual, thorough=uncalibrated)
+    ways = likely.explain(Suspect(problem, found.expectation, profile, actual), thorough=uncalibrated)
     if ways:
         return replace(found, klass="semantic", explanation=ways[0], ties=ways[1:], searched=True)
     if uncalibrated:

@@ -501,7 +501,7 @@ class Search:
     def _explained_by_pair(self, number: int) -> bool:
         cell = self.cells[number]
         changes = [cause.candidate.change for cause in self.causes if self._holds(cause, number)]
-        every = ways(cell.problem, cell.declared.dialect)
+        every = tuple(ways(cell.problem, cell.declared.dialect))
         alone = (change[0] for change in changes if len(change) == 1 and cell.distinguishes(change, ()))
         return any(True for one in alone for _ in combined_with(cell, one, every))
 
