@@ -28,7 +28,7 @@ def separated(cells: Sequence[Evidence], guards: Guards, causes: Sequence[Cause]
         return ()
     separation = _Separation(cells, guards, causes)
     found = [*separation.entries(), *(cause for cause in causes if not cause.candidate.change)]
-    before, after = (sum(each.bits + each.condition_bits for each in some) for some in (causes, found))
+    before, after = (sum(each.candidate.bits + each.condition_bits for each in some) for some in (causes, found))
     return tuple(found) if separation.is_complete and after <= before else ()
 
 
@@ -96,7 +96,7 @@ class _Separation:
         met = [
             way
             for cause in found
-            if cause.guards[0].holds(cell.facts, cell.problem)
+            if cause.holds(cell)
             for way in cause.candidate.change
             if not any(way[0] == needed[0] and way != needed for needed in self._needed[number])
         ]
