@@ -163,15 +163,12 @@ class GradientBounds:
         state, (heads, grad) = self.answer.state, self.meeting
         sizes = {
             "query": abs(state.scale) * score @ np.abs(heads.key),
-            "key": self._gathered(abs(state.scale) * score.swapaxes(-1, -2) @ np.abs(heads.query)),
-            "value": self._gathered(weight.swapaxes(-1, -2) @ np.abs(grad)),
+            "key": gathered(state, abs(state.scale) * score.swapaxes(-1, -2) @ np.abs(heads.query), EXACT),
+            "value": gathered(state, weight.swapaxes(-1, -2) @ np.abs(grad), EXACT),
         }
         if state.problem.operator == "mha":
             sizes = self._through_projections(sizes, context)
         return {GRADIENT + name: array for name, array in sizes.items()}
-
-    def _gathered(self, array: Array) -> Array:
-        return gathered(self.answer.state, array, EXACT)
 
     def _through_projections(self, heads: Gradients, context: Array) -> Gradients:
         """Propagate magnitudes through |W| to the inputs, and through |x| to the parameters."""
