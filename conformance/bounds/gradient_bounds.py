@@ -17,6 +17,7 @@ from conformance.bridge.profile import Profile
 from conformance.deviations.catalogue import OracleAnswer
 from conformance.reference.gradients import (
     EXACT,
+    Arithmetic,
     Backward,
     Gradients,
     Heads,
@@ -40,7 +41,7 @@ RUNS = 32
 SEED = 20261120
 
 
-class Noisy:
+class Noisy(Arithmetic):
     """Arithmetic in which every rounding is replaced by a random error of the declared size."""
 
     def __init__(self, rounds: Roundings, generator: np.random.Generator) -> None:
