@@ -44,7 +44,8 @@ STAGES: tuple[Stage, ...] = ("problem", "heads", "steps", "reply")
 MAX_CACHED_LOGITS = 2**14
 
 
-def _any(_: Problem) -> bool:
+def always(_: Problem) -> bool:
+    """The condition that every problem meets."""
     return True
 
 
@@ -73,8 +74,8 @@ class Deviation:
     steps: StepsMap | None = None
     reply: ReplyMap | None = None
     bounded: bool = True
-    concerns: Callable[[Problem], bool] = _any
-    distinguishes: Callable[[Problem], bool] = _any
+    concerns: Callable[[Problem], bool] = always
+    distinguishes: Callable[[Problem], bool] = always
     wording: Words | None = None
 
     def __post_init__(self) -> None:
