@@ -231,11 +231,11 @@ def gradients(state: State, arithmetic: Arithmetic = EXACT) -> Gradients:
     by_name = {"query": back.query, "key": gathered(state, back.key, arithmetic)}
     by_name["value"] = gathered(state, back.value, arithmetic)
     if state.problem.operator == "mha":
-        by_name = _through_projections(state, inputs, by_name, back.context, arithmetic)
+        by_name = through_projections(state, inputs, by_name, back.context, arithmetic)
     return {GRADIENT + name: array for name, array in by_name.items()}
 
 
-def _through_projections(
+def through_projections(
     state: State, inputs: dict[str, Array], heads: Gradients, context: Array, arithmetic: Arithmetic
 ) -> Gradients:
     """Compute the gradients by query, key, value and all parameters from those by the heads."""
