@@ -529,7 +529,7 @@ def shows_with_fewer(cell: Evidence, others: Iterable[Evidence]) -> bool:
 
 def is_plain(cell: Evidence) -> bool:
     """Whether a call has no mask, no half precision, no dimension of size 1 (it hides mistakes), and finite inputs."""
-    has_one, _ = cell.simplicity
+    has_one, *_ = cell.simplicity
     return not (has_one or cell.facts.masks or cell.facts.dtype in HALF) and _is_ordinary(cell.problem)
 
 

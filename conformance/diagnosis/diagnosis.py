@@ -59,7 +59,7 @@ def causes_that_stand(
     for cause in sorted(causes, key=lambda cause: len(cause.cells)):
         if _is_chance(cause, [*remaining, *non_reproducible]):
             kept.remove(cause)
-            remaining = sorted((*remaining, *cause.cells), key=lambda cell: (cell.simplicity, cell.case))
+            remaining = sorted((*remaining, *cause.cells), key=lambda cell: cell.simplicity)
     return kept, remaining
 
 

@@ -76,17 +76,13 @@ def taking(dialect: Dialect, way: Way) -> dict[str, str]:
 def explanation_of(way: Way, declared: Dialect) -> Explanation:
     """A way as an explanation, under a declared dialect; it need not apply to every call of its cause."""
     decision, name = way
-    if name == CANONICAL:
-        return _undone(decision, declared[decision])
-    row, current = find(decision, name), declared.get(decision, CANONICAL_NAMES.get(decision, CANONICAL))
-    return Explanation(decision, name, current, row.sentence, row.remedy, 0.0)
-
-
-def _undone(decision: str, name: str) -> Explanation:
-    """That a decision is made as usual although something else is declared."""
     canonical = CANONICAL_NAMES.get(decision, CANONICAL)
-    sentence = f"makes the canonical choice of {decision} ({canonical}), but {name} is declared"
-    return Explanation(decision, canonical, name, sentence, f"remove {decision}={name} from the declaration", 0.0)
+    current = declared.get(decision, canonical)
+    if name != CANONICAL:
+        row = find(decision, name)
+        return Explanation(decision, name, current, row.sentence, row.remedy, 0.0)
+    sentence = f"makes the canonical choice of {decision} ({canonical}), but {current} is declared"
+    return Explanation(decision, canonical, current, sentence, f"remove {decision}={current} from the declaration", 0.0)
 
 
 def ways(problem: Problem, declared: Dialect, among: Collection[Way] | None = None) -> Iterator[Way]:

@@ -171,7 +171,7 @@ class Search:
 
     def __post_init__(self) -> None:
         self._guards = Guards(self.cells)
-        by_size = sorted(range(len(self.cells)), key=lambda n: (self.cells[n].simplicity, self.cells[n].case))
+        by_size = sorted(range(len(self.cells)), key=lambda n: self.cells[n].simplicity)
         self._open = [n for n in by_size if self.cells[n].actual is not None]
         self._conforming = [n for n in by_size if self.cells[n].actual is None]
         self._taken: dict[int, Candidate] = {}
@@ -314,7 +314,7 @@ class Search:
         more = [n for n in self._open if arithmetic.resembles(self.cells[n])]
         first, *others = sorted(same, key=lambda cause: -len(cause.cells))
         found = {cell for cause in same for cell in cause.cells} | {self.cells[n] for n in more}
-        cells = tuple(sorted(found, key=lambda cell: (cell.simplicity, cell.case)))
+        cells = tuple(sorted(found, key=lambda cell: cell.simplicity))
         wide = replace(first, cells=cells)
         if others or not all(first.holds(self.cells[n]) for n in more):
             ties = (replace(tie, guards=(Condition(),), cells=cells, condition_bits=0.0) for tie in first.ties)
@@ -399,9 +399,7 @@ class Search:
             self._unite(self.causes)
 
     def _unite(self, several: Sequence[Cause]) -> None:
-        cells = sorted(
-            {cell for cause in several for cell in cause.cells}, key=lambda cell: (cell.simplicity, cell.case)
-        )
+        cells = sorted({cell for cause in several for cell in cause.cells}, key=lambda cell: cell.simplicity)
         whole = [
             each
             for each in different(fitted(cells, self.conforming_cells()))
@@ -596,6 +594,6 @@ class Search:
         more = [n for n, taken in self._taken.items() if self.cells[n] in cells]
         if not more or not all(best.candidate.explains(self.cells[n]) for n in more):
             return best, []
-        shows = tuple(sorted({*best.shows, *more}, key=lambda n: self.cells[n].simplicity))
+        shows = tuple(sorted({*best.shows, *more}, key=lambda n: self.cells[n].simplicity[:2]))
         fit = self._guards.search(shows, self._contradicting(best.candidate, frozenset(shows)))
         return (_Rated(best.candidate, shows, fit), parts) if fit.shows == shows else (best, [])

@@ -55,7 +55,9 @@ class _Separation:
         return sorted(found, key=lambda cause: -len(cause.cells))
 
     def _entries(self, way: Way) -> Iterable[Cause]:
-        shows = sorted((n for n, change in self._needed.items() if way in change), key=self._simplicity)
+        shows = sorted(
+            (n for n, change in self._needed.items() if way in change), key=lambda n: self._cells[n].simplicity
+        )
         against = [n for n in self._conforming if self._cells[n].contradicts((way,))]
         against += [n for n, change in self._needed.items() if way not in change and self._lacks(n, change, way)]
         for _ in range(MAX_CONDITIONS_PER_DEVIATION):
@@ -64,10 +66,6 @@ class _Separation:
                 yield self._cause(way, fit)
             shows = [n for n in shows if n not in fit.shows]
         self.is_complete = self.is_complete and not shows
-
-    def _simplicity(self, number: int) -> tuple[tuple[bool, int], str]:
-        cell = self._cells[number]
-        return cell.simplicity, cell.case
 
     def _lacks(self, number: int, change: Change, way: Way) -> bool:
         """Whether a cell that `change` explains contradicts one more deviation."""
