@@ -4,6 +4,7 @@ Problems for tests, made of arrays that the test writes out or of random arrays;
 Every array is float64. A random array depends only on its seed. Its numbers are rounded to the dtype under test.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,11 @@ from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.deviations.catalogue import OracleAnswer, evaluate
 from conformance.deviations.deviation import Dialect
+from conformance.diagnosis.explanation import Likely
+from conformance.diagnosis.judgement import Judgement, explained, judge_against
 from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
+from conformance.verdicts.expectation import expect, expect_reply
 
 # Default sizes. They all differ, so that a swap of two axes is visible.
 BATCH, HEADS, QUERIES, KEYS, DIM, VALUE_DIM = 2, 3, 5, 7, 11, 13
@@ -172,3 +176,12 @@ def reply_under(dialect: Dialect, problem: Problem, profile: Profile) -> dict[st
     """Return the reply of an implementation of a dialect: the answer of the oracle, with each output rounded once."""
     reply = evaluate(problem, dialect, profile.score).reply
     return {name: to_tensor(round_to(each.values, each.dtype), each.dtype) for name, each in reply.items()}
+
+
+def judge(
+    problem: Problem, dialect: Dialect, profile: Profile, actual: Mapping[str, Tensor], device: str = "cpu"
+) -> Judgement:
+    """Judge the reply `actual` to `problem` under the declared dialect and profile, and explain a failure."""
+    declared = expect(problem, dialect, profile)
+    found = judge_against(declared, lambda: expect_reply(problem, {}, profile), profile, actual)
+    return explained(found, problem, profile, actual, device, Likely())

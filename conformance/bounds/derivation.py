@@ -30,7 +30,7 @@ from conformance.bridge.profile import Profile
 from conformance.deviations.catalogue import OracleAnswer
 from conformance.deviations.names import slot_of
 from conformance.reference.pipeline import Steps
-from conformance.reference.steps import State, softmax
+from conformance.reference.steps import State, add_bias, softmax
 from conformance.spec.problem import Array
 from conformance.spec.rounding import largest, round_to
 
@@ -195,6 +195,12 @@ def exact_logits(state: State, error: Array, rounds: Roundings) -> Filling:
     return Filling(known, np.zeros((1, 1, 1, 1)), np.zeros(state.absorbed.shape, dtype=bool))
 
 
+def masked_limits(state: State, steps: Steps, error: Array) -> tuple[Array, Array]:
+    """Return what the mask makes of logits that are too small, and too large, by `error`; two (b, h, q, k) arrays."""
+    logits, mask = add_bias(state).logits, step_of(steps, "mask")
+    return mask.apply(state.but(logits=logits - error)).logits, mask.apply(state.but(logits=logits + error)).logits
+
+
 def fill(state: State, steps: Steps, rounds: Roundings, error: Array) -> Filling:
     """
     Return the effect of a finite fill, added or put in place, on logits that err by `error`.
@@ -203,9 +209,7 @@ def fill(state: State, steps: Steps, rounds: Roundings, error: Array) -> Filling
     the next number is close, both sides have one more rounding; if it is far, the row is undecided. Attended logits are
     rounded by the oracle too, possibly differently: one more rounding.
     """
-    logits = state.capped if state.bias is None else state.capped + state.bias
-    mask = step_of(steps, "mask")
-    lower, upper = (mask.apply(state.but(logits=logits + shift)).logits for shift in (-error, error))
+    lower, upper = masked_limits(state, steps, error)
     filled = ~state.allowed
     weighty = filled & (state.probs > 0.0)
     top = np.where(np.isfinite(state.logits), state.logits, -np.inf).max(axis=-1, keepdims=True)

@@ -17,19 +17,17 @@ from conformance.bridge.profile import Profile
 from conformance.deviations.catalogue import OracleAnswer
 from conformance.reference.gradients import (
     EXACT,
+    Arithmetic,
     Backward,
     Gradients,
     Heads,
     backward,
     entering,
     gathered,
-    gradient_of_output,
     gradients,
     meeting,
-    of_linear,
-    weight_of,
+    through_projections,
 )
-from conformance.reference.steps import merge_heads
 from conformance.spec.problem import GRADIENT, Array
 from conformance.spec.rounding import largest
 
@@ -40,7 +38,7 @@ RUNS = 32
 SEED = 20261120
 
 
-class Noisy:
+class Noisy(Arithmetic):
     """Arithmetic in which every rounding is replaced by a random error of the declared size."""
 
     def __init__(self, rounds: Roundings, generator: np.random.Generator) -> None:
@@ -159,29 +157,17 @@ class GradientBounds:
         return self._passed(back.probs, score, np.abs(back.context))
 
     def _passed(self, weight: Array, score: Array, context: Array) -> Gradients:
-        """Propagate magnitudes of weights, gradients by the scores, and context to every gradient."""
+        """Propagate magnitudes of weights, gradients by the scores, and context to every gradient: through |W|, |x|."""
         state, (heads, grad) = self.answer.state, self.meeting
         sizes = {
             "query": abs(state.scale) * score @ np.abs(heads.key),
-            "key": self._gathered(abs(state.scale) * score.swapaxes(-1, -2) @ np.abs(heads.query)),
-            "value": self._gathered(weight.swapaxes(-1, -2) @ np.abs(grad)),
+            "key": gathered(state, abs(state.scale) * score.swapaxes(-1, -2) @ np.abs(heads.query), EXACT),
+            "value": gathered(state, weight.swapaxes(-1, -2) @ np.abs(grad), EXACT),
         }
         if state.problem.operator == "mha":
-            sizes = self._through_projections(sizes, context)
+            inputs = {name: np.abs(array) for name, array in entering(state, EXACT).items()}
+            sizes = through_projections(state, inputs, sizes, context, EXACT)
         return {GRADIENT + name: array for name, array in sizes.items()}
-
-    def _gathered(self, array: Array) -> Array:
-        return gathered(self.answer.state, array, EXACT)
-
-    def _through_projections(self, heads: Gradients, context: Array) -> Gradients:
-        """Propagate magnitudes through |W| to the inputs, and through |x| to the parameters."""
-        problem, sizes = self.answer.state.problem, {}
-        for name, array in heads.items():
-            merged, entered = merge_heads(array), np.abs(getattr(problem, name))
-            sizes[name] = merged @ np.abs(problem.params[weight_of(name)]).T
-            sizes |= of_linear(entered, merged, name[0], True, EXACT)
-        grad = np.abs(gradient_of_output(self.answer.state))
-        return sizes | of_linear(merge_heads(context), grad, "o", True, EXACT)
 
     def bound(self, name: str, dtype: str) -> Bound:
         """Return the bound of one gradient that is returned as `dtype`."""

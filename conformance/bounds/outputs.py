@@ -12,6 +12,7 @@ from conformance.bounds.derivation import (
     derived_softmax,
     logit_error,
     magnitudes,
+    masked_limits,
     scaled_error,
     worst_context,
     worst_weights,
@@ -27,7 +28,6 @@ from conformance.bounds.roundings import (
     result_rounding,
     slope,
     squared,
-    step_of,
     variance,
     worst_capped,
 )
@@ -107,11 +107,8 @@ def _var_masked(derivation: Derivation) -> Array:
 
 def _exactly_masked(derivation: Derivation, error: Array) -> Array:
     """Return where a masked logit is the same number whatever the error of the product."""
-    state = derivation.state
-    logits = state.capped if state.bias is None else state.capped + state.bias
-    mask = step_of(derivation.steps, "mask")
-    lower, upper = (mask.apply(state.but(logits=logits + shift)).logits for shift in (-error, error))
-    return np.asarray(~state.allowed & (lower == upper))
+    lower, upper = masked_limits(derivation.state, derivation.steps, error)
+    return np.asarray(~derivation.state.allowed & (lower == upper))
 
 
 def present_bound(name: str, derivation: Derivation, dtype: str) -> Bound:

@@ -244,14 +244,8 @@ def operands(state: State, steps: Steps, rounds: Roundings) -> Operands:
         return Operands(query, key, value, *_projected(state, steps, rounds))
     if not rounds.entry:
         return Operands(query, key, value, *(NOTHING,) * 6)
-    w, u = variance(rounds.entry), rounds.entry
-    return Operands(
-        query,
-        key,
-        value,
-        *(w * array**2 for array in (query, key, value)),
-        *(u * np.abs(array) for array in (query, key, value)),
-    )
+    variances, worst = zip(*(_entry_error(array, rounds) for array in (query, key, value)), strict=True)
+    return Operands(query, key, value, *variances, *worst)
 
 
 def _projected(state: State, steps: Steps, rounds: Roundings) -> tuple[Array, ...]:
@@ -263,8 +257,10 @@ def _projected(state: State, steps: Steps, rounds: Roundings) -> tuple[Array, ..
         for letter, x in ((letter, finite(x)) for letter, x in inputs)
     ]
     arranged = []
-    for (query, key, value), entry in zip(zip(*pairs, strict=True), (_squared_entry, _entry), strict=True):
-        learned = {name: entry(problem.params[name], rounds) for name in APPENDED if name in problem.params}
+    for which, (query, key, value) in enumerate(zip(*pairs, strict=True)):
+        learned = {
+            name: _entry_error(problem.params[name], rounds)[which] for name in APPENDED if name in problem.params
+        }
         given = problem.but(params={**problem.params, **learned})
         moved = begin(given).but(query=query, key=key, value=value)
         for step in _arrangement(steps):
@@ -273,12 +269,9 @@ def _projected(state: State, steps: Steps, rounds: Roundings) -> tuple[Array, ..
     return tuple(arranged)
 
 
-def _squared_entry(learned: Array, rounds: Roundings) -> Array:
-    return variance(rounds.entry) * learned**2
-
-
-def _entry(learned: Array, rounds: Roundings) -> Array:
-    return rounds.entry * np.abs(learned)
+def _entry_error(array: Array, rounds: Roundings) -> tuple[Array, Array]:
+    """Return variance and worst case of numbers that are rounded on entry, in their shape."""
+    return variance(rounds.entry) * array**2, rounds.entry * np.abs(array)
 
 
 def parameters(problem: Problem, letter: str) -> tuple[Array, Array | None]:
@@ -309,21 +302,17 @@ def projection_error(x: Array, weight: Array, bias: Array | None, rounds: Roundi
     t2 = X^2 W^2 + b^2; without a bias Y is rounded once.
     Worst: gamma_{E+1} (|X| |W| + |b|) + 2 (mm + entry) |X| |W| + entry |b| + store (2 |Y| + |b|) + eta.
     """
-    terms = x.shape[-1]
-    product = x @ weight
+    biased, bias = bias is not None, np.zeros(1) if bias is None else bias
+    terms, times = x.shape[-1] + biased, 1.0 + biased
+    total, shift = x @ weight + bias, np.abs(bias)
     squares = x**2 @ weight**2
     sizes = np.abs(x) @ np.abs(weight)
     operand = 2.0 * (variance(rounds.mm) + variance(rounds.entry)) * squares
     inexact = 2.0 * (rounds.mm + rounds.entry) * sizes + rounds.eta_store
-    if bias is None:
-        moved = recursive_sum(terms, product, squares, rounds.acc) + operand + variance(rounds.store) * product**2
-        return moved, gamma(terms, rounds.acc) * sizes + inexact + rounds.store * np.abs(product)
-    total = product + bias
-    stored = variance(rounds.store) * (2.0 * total**2 + bias**2) + variance(rounds.entry) * bias**2
-    moved = recursive_sum(terms + 1, total, squares + bias**2, rounds.acc) + operand + stored
-    shift = np.abs(bias)
-    worst = gamma(terms + 1, rounds.acc) * (sizes + shift) + inexact + rounds.entry * shift
-    return moved, worst + rounds.store * (2.0 * np.abs(total) + shift)
+    stored = variance(rounds.store) * (times * total**2 + bias**2) + variance(rounds.entry) * bias**2
+    moved = recursive_sum(terms, total, squares + bias**2, rounds.acc) + operand + stored
+    worst = gamma(terms, rounds.acc) * (sizes + shift) + inexact + rounds.entry * shift
+    return moved, worst + rounds.store * (times * np.abs(total) + shift)
 
 
 def squared(operand: Array, known: Array, rounds: Roundings) -> Array:

@@ -44,7 +44,8 @@ STAGES: tuple[Stage, ...] = ("problem", "heads", "steps", "reply")
 MAX_CACHED_LOGITS = 2**14
 
 
-def _any(_: Problem) -> bool:
+def always(_: Problem) -> bool:
+    """The condition that every problem meets."""
     return True
 
 
@@ -73,8 +74,8 @@ class Deviation:
     steps: StepsMap | None = None
     reply: ReplyMap | None = None
     bounded: bool = True
-    concerns: Callable[[Problem], bool] = _any
-    distinguishes: Callable[[Problem], bool] = _any
+    concerns: Callable[[Problem], bool] = always
+    distinguishes: Callable[[Problem], bool] = always
     wording: Words | None = None
 
     def __post_init__(self) -> None:
@@ -112,6 +113,10 @@ class Deviation:
         line = self.wording or words(self.decision, self.name)
         assert line is not None  # noqa: S101 - __post_init__ has checked it
         return line
+
+    def changes(self, problem: Problem) -> bool:
+        """Whether it changes the problem, or acts at a later stage, where only an evaluation shows a change."""
+        return self.problem is None or self.posed(problem) is not problem
 
     def posed(self, problem: Problem) -> Problem:
         """Return the problem that is solved instead of `problem`; the same object if nothing changes."""

@@ -141,9 +141,7 @@ def _sides(other: Callable[[Edges], Edges]) -> ProblemMap:
     """Like `_edges`, but with edges as the caller counts them: without the shift by the past."""
 
     def counted(edges: Edges, problem: Problem) -> Edges:
-        past = problem.past
-        left, right = other(_moved(edges, past, -past))
-        return _moved((left, right), -past, past)
+        return _moved(other(_moved(edges, problem.past, -problem.past)), -problem.past, problem.past)
 
     return _edges(counted)
 

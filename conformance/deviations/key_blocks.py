@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -46,22 +47,19 @@ def _below_all(tops: Array) -> Array:
     return np.asarray(tops.max(axis=0) - tops)
 
 
-def _unrescaled(excess: Excess, *, output: bool, total: bool) -> Callable[[int], StepsMap]:
+def _unrescaled(excess: Excess, block: int, *, output: bool, total: bool) -> StepsMap:
     """Online softmax that does not rescale the accumulated output or total when the maximum rises."""
 
-    def of_block(block: int) -> StepsMap:
-        def weigh(state: State, ordinary: HeadsMap) -> State:
-            if state.logits.shape[-1] <= block:
-                return ordinary(state)
-            grown = _grown(state, _log_factor(state.logits, block, excess))
-            probs = grown if output else state.probs
-            if total:
-                probs = probs / np.where(state.fully_masked[..., None], 1.0, grown.sum(axis=-1, keepdims=True))
-            return ordinary(state.but(probs=probs)).but(probs=state.probs)
+    def weigh(state: State, ordinary: HeadsMap) -> State:
+        if state.logits.shape[-1] <= block:
+            return ordinary(state)
+        grown = _grown(state, _log_factor(state.logits, block, excess))
+        probs = grown if output else state.probs
+        if total:
+            probs = probs / np.where(state.fully_masked[..., None], 1.0, grown.sum(axis=-1, keepdims=True))
+        return ordinary(state.but(probs=probs)).but(probs=state.probs)
 
-        return wrapping("weigh", weigh)
-
-    return of_block
+    return wrapping("weigh", weigh)
 
 
 def _log_factor(logits: Array, block: int, excess: Excess) -> Array:
@@ -86,39 +84,33 @@ def _spread(per_block: Array, length: int, block: int) -> Array:
     return np.asarray(np.repeat(per_block, block, axis=-1)[..., :length])
 
 
-def _combined_by(power: float) -> Callable[[int], StepsMap]:
+def _combined_by(power: float, block: int) -> StepsMap:
     """Normalise each block separately and weight it by a power of its sum of exponentials."""
 
-    def of_block(block: int) -> StepsMap:
-        def settle(state: State, ordinary: HeadsMap) -> State:
-            done, length = ordinary(state), state.logits.shape[-1]
-            if length <= block:
-                return done
-            sums = np.add.reduceat(done.probs, np.arange(0, length, block), axis=-1)
-            spread = _spread(sums, length, block)
-            within = np.where(spread == 0.0, 0.0, done.probs / np.where(spread == 0.0, 1.0, spread))
-            shares = sums**power  # another deviation may have left the sums unnormalised
-            probs = within * _spread(shares / shares.sum(axis=-1, keepdims=True), length, block)
-            return done.but(probs=np.where(state.fully_masked[..., None], done.probs, probs))
+    def settle(state: State, ordinary: HeadsMap) -> State:
+        done, length = ordinary(state), state.logits.shape[-1]
+        if length <= block:
+            return done
+        sums = np.add.reduceat(done.probs, np.arange(0, length, block), axis=-1)
+        spread = _spread(sums, length, block)
+        within = np.where(spread == 0.0, 0.0, done.probs / np.where(spread == 0.0, 1.0, spread))
+        shares = sums**power  # another deviation may have left the sums unnormalised
+        probs = within * _spread(shares / shares.sum(axis=-1, keepdims=True), length, block)
+        return done.but(probs=np.where(state.fully_masked[..., None], done.probs, probs))
 
-        return wrapping("fully_masked_rows", settle)
-
-    return of_block
+    return wrapping("fully_masked_rows", settle)
 
 
-def _nan_where(is_masked: Callable[[Array], Array]) -> Callable[[int], StepsMap]:
+def _nan_where(is_masked: Callable[[Array], Array], block: int) -> StepsMap:
     """-inf - -inf is NaN: a row whose keys are all masked in a block becomes NaN; `is_masked`: in which blocks."""
 
-    def of_block(block: int) -> StepsMap:
-        def blind(state: State) -> State:
-            starts = np.arange(0, state.logits.shape[-1], block)
-            masked = np.logical_and.reduceat(state.logits == -np.inf, starts, axis=-1)
-            unseen = is_masked(masked) & ~state.fully_masked
-            return state.but(probs=np.where(unseen[..., None], np.nan, state.probs)) if unseen.any() else state
+    def blind(state: State) -> State:
+        starts = np.arange(0, state.logits.shape[-1], block)
+        masked = np.logical_and.reduceat(state.logits == -np.inf, starts, axis=-1)
+        unseen = is_masked(masked) & ~state.fully_masked
+        return state.but(probs=np.where(unseen[..., None], np.nan, state.probs)) if unseen.any() else state
 
-        return following("softmax", "masked_blocks", blind)
-
-    return of_block
+    return following("softmax", "masked_blocks", blind)
 
 
 def _padded_with_zeros(block: int) -> StepsMap:
@@ -151,9 +143,9 @@ def _of_blocks(
         yield Deviation(decision, f"{name}_{block}", steps=steps(block), bounded=False, concerns=concerns(block))
 
 
-def _online(name: str, steps: Callable[[int], StepsMap]) -> Iterator[Deviation]:
+def _online(name: str, steps: Callable[[int], StepsMap], blocks: tuple[int, ...] = SMALL_BLOCKS) -> Iterator[Deviation]:
     """Yield one deviation of a running maximum for each block length; a loop over single keys has blocks of 1."""
-    return _of_blocks("online_softmax", name, steps, blocks=SMALL_BLOCKS)
+    return _of_blocks("online_softmax", name, steps, blocks=blocks)
 
 
 def _times(factor: float) -> Excess:
@@ -162,17 +154,19 @@ def _times(factor: float) -> Excess:
 
 
 ROWS: tuple[Deviation, ...] = (
-    *_online("not_rescaled", _unrescaled(_risen, output=True, total=False)),
-    *_online("block_not_rescaled", _unrescaled(_risen_next, output=True, total=False)),
-    *_online("total_not_rescaled", _unrescaled(_risen, output=False, total=True)),
-    *_online("nothing_rescaled", _unrescaled(_risen, output=True, total=True)),
-    *_online("rescaled_by_exp_of_log2", _unrescaled(_times(1.0 - 1.0 / math.log(2.0)), output=True, total=True)),
-    *_online("rescaled_by_exp2_of_log", _unrescaled(_times(1.0 - math.log(2.0)), output=True, total=True)),
-    *_of_blocks("online_softmax", "lazily_rescaled", _unrescaled(_risen_in_small_steps, output=True, total=True)),
-    *_of_blocks("online_softmax", "parts_without_maxima", _unrescaled(_below_all, output=True, total=True)),
-    *_of_blocks("online_softmax", "parts_by_exp_of_log2", _combined_by(1.0 / math.log(2.0))),
-    *_of_blocks("online_softmax", "parts_by_exp2_of_log", _combined_by(math.log(2.0))),
-    *_of_blocks("leading_masked_keys", "nan", _nan_where(lambda masked: masked[..., 0]), blocks=SMALL_BLOCKS),
-    *_of_blocks("masked_block", "nan", _nan_where(lambda masked: np.asarray(masked.any(axis=-1)))),
+    *_online("not_rescaled", partial(_unrescaled, _risen, output=True, total=False)),
+    *_online("block_not_rescaled", partial(_unrescaled, _risen_next, output=True, total=False)),
+    *_online("total_not_rescaled", partial(_unrescaled, _risen, output=False, total=True)),
+    *_online("nothing_rescaled", partial(_unrescaled, _risen, output=True, total=True)),
+    *_online(
+        "rescaled_by_exp_of_log2", partial(_unrescaled, _times(1.0 - 1.0 / math.log(2.0)), output=True, total=True)
+    ),
+    *_online("rescaled_by_exp2_of_log", partial(_unrescaled, _times(1.0 - math.log(2.0)), output=True, total=True)),
+    *_online("lazily_rescaled", partial(_unrescaled, _risen_in_small_steps, output=True, total=True), BLOCKS),
+    *_online("parts_without_maxima", partial(_unrescaled, _below_all, output=True, total=True), BLOCKS),
+    *_online("parts_by_exp_of_log2", partial(_combined_by, 1.0 / math.log(2.0)), BLOCKS),
+    *_online("parts_by_exp2_of_log", partial(_combined_by, math.log(2.0)), BLOCKS),
+    *_of_blocks("leading_masked_keys", "nan", partial(_nan_where, lambda masked: masked[..., 0]), blocks=SMALL_BLOCKS),
+    *_of_blocks("masked_block", "nan", partial(_nan_where, lambda masked: np.asarray(masked.any(axis=-1)))),
     *_of_blocks("key_tail", "zeros", _padded_with_zeros, _not_in_blocks),
 )

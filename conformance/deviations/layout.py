@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from conformance.deviations.deviation import Deviation, Expected, HeadsMap, ProblemMap, Reply, ReplyMap
+from conformance.deviations.deviation import Deviation, Expected, HeadsMap, Reply, ReplyMap
 from conformance.deviations.edges import causal, window
-from conformance.reference.pipeline import Step, Steps, StepsMap, insert_after, replace_step, replacing, wrapping
+from conformance.reference.pipeline import StepsMap, both, following, replacing, where_present, wrapping
 from conformance.reference.steps import State, merge_heads
 from conformance.spec.problem import Array, MaskOperand, Problem
 
@@ -15,31 +16,23 @@ from conformance.spec.problem import Array, MaskOperand, Problem
 AXIS = {"mha": (0, 1), "sdpa": (1, 2)}
 
 
-def _swapped(one: str, other: str) -> ProblemMap:
+def _swapped(one: str, other: str, problem: Problem) -> Problem:
     """Swap two arguments of equal shape."""
-
-    def apply(problem: Problem) -> Problem:
-        first, second = getattr(problem, one), getattr(problem, other)
-        same = first is second or first.shape != second.shape
-        return problem if same else problem.but(**{one: second, other: first})
-
-    return apply
+    first, second = getattr(problem, one), getattr(problem, other)
+    same = first is second or first.shape != second.shape
+    return problem if same else problem.but(**{one: second, other: first})
 
 
-def _used_for(source: str, *targets: str) -> ProblemMap:
+def _used_for(source: str, targets: tuple[str, ...], problem: Problem) -> Problem:
     """Use one argument for others too, if all have the same shape."""
-
-    def apply(problem: Problem) -> Problem:
-        array = getattr(problem, source)
-        others = [getattr(problem, name) for name in targets]
-        if all(other is array for other in others) or any(other.shape != array.shape for other in others):
-            return problem
-        return problem.but(**dict.fromkeys(targets, array))
-
-    return apply
+    array = getattr(problem, source)
+    others = [getattr(problem, name) for name in targets]
+    if all(other is array for other in others) or any(other.shape != array.shape for other in others):
+        return problem
+    return problem.but(**dict.fromkeys(targets, array))
 
 
-def _axes_swapped(operator: str) -> ProblemMap:
+def _axes_swapped(operator: str, problem: Problem) -> Problem:
     """
     Swap the sequence axis with its preceding axis, if the shapes allow it.
 
@@ -47,23 +40,19 @@ def _axes_swapped(operator: str) -> ProblemMap:
     (batch, seq_len, num_heads, head_dim).
     """
     one, other = AXIS[operator]
-
-    def apply(problem: Problem) -> Problem:
-        if problem.operator != operator or problem.seq_len_q != problem.seq_len_k:
-            return problem
-        swapped = problem.but(
-            query=problem.query.swapaxes(one, other),
-            key=problem.key.swapaxes(one, other),
-            value=problem.value.swapaxes(one, other),
-        )
-        if operator == "sdpa":
-            swapped = swapped.but(num_heads=problem.seq_len_q, num_kv_heads=problem.seq_len_k)
-        mask_operands = tuple(_for_sizes(operand, swapped) for operand in problem.mask_operands)
-        kept = tuple(operand for operand in mask_operands if operand is not None)
-        same = swapped.query.shape[other] == swapped.query.shape[one] == 1
-        return problem if same or len(kept) < len(mask_operands) else swapped.but(mask_operands=kept)
-
-    return apply
+    if problem.operator != operator or problem.seq_len_q != problem.seq_len_k:
+        return problem
+    swapped = problem.but(
+        query=problem.query.swapaxes(one, other),
+        key=problem.key.swapaxes(one, other),
+        value=problem.value.swapaxes(one, other),
+    )
+    if operator == "sdpa":
+        swapped = swapped.but(num_heads=problem.seq_len_q, num_kv_heads=problem.seq_len_k)
+    mask_operands = tuple(_for_sizes(operand, swapped) for operand in problem.mask_operands)
+    kept = tuple(operand for operand in mask_operands if operand is not None)
+    same = swapped.query.shape[other] == swapped.query.shape[one] == 1
+    return problem if same or len(kept) < len(mask_operands) else swapped.but(mask_operands=kept)
 
 
 def _for_sizes(operand: MaskOperand, problem: Problem) -> MaskOperand | None:
@@ -91,10 +80,10 @@ def of_output(change: Callable[[Array], Array]) -> ReplyMap:
 def _input_axes(name: str, operator: str) -> Deviation:
     """Swap two axes of the inputs, and the same axes of the output."""
     back = of_output(lambda values: values.swapaxes(*AXIS[operator]))
-    return Deviation("input_axes", name, problem=_axes_swapped(operator), reply=back)
+    return Deviation("input_axes", name, problem=partial(_axes_swapped, operator), reply=back)
 
 
-def _over_the_heads(steps: Steps, _: str) -> Steps:
+def _over_the_heads() -> StepsMap:
     """
     Swap heads and positions between split and merge: (batch, seq_len, num_heads, head_dim).
 
@@ -115,10 +104,7 @@ def _over_the_heads(steps: Steps, _: str) -> Steps:
     def swap_back(state: State) -> State:
         return state.but(context=state.context.swapaxes(1, 2)) if concerns(state.problem) else state
 
-    if all(step.name != "merge" for step in steps):
-        return steps
-    swapped = insert_after(steps, "group", Step("turn", swap))
-    return insert_after(swapped, "weights", Step("turn_back", swap_back))
+    return both(following("group", "turn", swap), following("weights", "turn_back", swap_back))
 
 
 def _split_without_transpose(state: State) -> State:
@@ -163,10 +149,7 @@ def _merged(axes: tuple[int, ...]) -> StepsMap:
         batch, heads, length, dim = state.context.shape
         return state.but(output=state.context.transpose(axes).reshape(batch, length, heads * dim))
 
-    def apply(steps: Steps, _: str) -> Steps:
-        return replace_step(steps, "merge", merge) if any(step.name == "merge" for step in steps) else steps
-
-    return apply
+    return where_present("merge", replacing("merge", merge))
 
 
 def _weights_turned(state: State, weigh: HeadsMap) -> State:
@@ -181,29 +164,25 @@ def _values_summed(state: State) -> State:
     return state.but(context=total * state.value.sum(axis=-2, keepdims=True))
 
 
-def _heads_row(decision: str, name: str, heads: HeadsMap, *, bounded: bool = True) -> Deviation:
-    return Deviation(decision, name, heads=heads, bounded=bounded)
-
-
 ROWS: tuple[Deviation, ...] = (
-    Deviation("arguments", "query_key", problem=_swapped("query", "key")),
-    Deviation("arguments", "key_value", problem=_swapped("key", "value")),
-    Deviation("arguments", "key_as_value", problem=_used_for("key", "value")),
-    Deviation("arguments", "query_as_key", problem=_used_for("query", "key")),
-    Deviation("arguments", "value_as_key", problem=_used_for("value", "key")),
-    Deviation("arguments", "query_for_all", problem=_used_for("query", "key", "value")),
-    _heads_row("arguments", "key_reshaped", _key_reshaped, bounded=False),
+    Deviation("arguments", "query_key", problem=partial(_swapped, "query", "key")),
+    Deviation("arguments", "key_value", problem=partial(_swapped, "key", "value")),
+    Deviation("arguments", "key_as_value", problem=partial(_used_for, "key", ("value",))),
+    Deviation("arguments", "query_as_key", problem=partial(_used_for, "query", ("key",))),
+    Deviation("arguments", "value_as_key", problem=partial(_used_for, "value", ("key",))),
+    Deviation("arguments", "query_for_all", problem=partial(_used_for, "query", ("key", "value"))),
+    Deviation("arguments", "key_reshaped", heads=_key_reshaped, bounded=False),
     _input_axes("batch_and_sequence", "mha"),
     _input_axes("heads_and_sequence", "sdpa"),
-    Deviation("attention_axis", "heads", steps=_over_the_heads, bounded=False),
-    _heads_row("head_split", "untransposed", _split_without_transpose),
+    Deviation("attention_axis", "heads", steps=where_present("merge", _over_the_heads()), bounded=False),
+    Deviation("head_split", "untransposed", heads=_split_without_transpose),
     Deviation("head_merge", "interleaved", steps=_merged((0, 2, 3, 1))),
     Deviation("head_merge", "untransposed", steps=_merged((0, 1, 2, 3))),
     Deviation("grouped_heads", "tile", steps=_grouped(lambda heads, shared: np.arange(heads) % shared)),
     Deviation("grouped_heads", "first", steps=_grouped(lambda heads, _: np.zeros(heads, dtype=int)), bounded=False),
-    _heads_row("value_path", "key", _key_as_value),
-    _heads_row("value_path", "reversed", lambda state: _values(state, 2, np.flip(state.value, axis=2))),
-    _heads_row("value_path", "next_head", lambda state: _values(state, 1, np.roll(state.value, -1, axis=1))),
+    Deviation("value_path", "key", heads=_key_as_value),
+    Deviation("value_path", "reversed", heads=lambda state: _values(state, 2, np.flip(state.value, axis=2))),
+    Deviation("value_path", "next_head", heads=lambda state: _values(state, 1, np.roll(state.value, -1, axis=1))),
     Deviation("value_path", "weights_transposed", steps=wrapping("weigh", _weights_turned), bounded=False),
     Deviation("value_path", "summed", steps=replacing("weigh", _values_summed), bounded=False),
 )

@@ -10,11 +10,10 @@ import numpy as np
 
 from conformance.deviations.deviation import Deviation, HeadsMap, ProblemMap, each_operand
 from conformance.reference.pipeline import (
-    Step,
     Steps,
     StepsMap,
+    both,
     following,
-    insert_after,
     replace_step,
     replacing,
     wrapping,
@@ -69,14 +68,10 @@ def _of_query_width(problem: Problem, heads: int = 1) -> float:
     return (problem.query.shape[-1] / heads) ** -0.5 if problem.operator == "mha" else problem.applied_scale
 
 
-def _to_the_power(power: float) -> Callable[[Problem], float]:
+def _to_the_power(power: float, problem: Problem) -> float:
     """Take a power of the scale: NaN for a negative scale."""
-
-    def factor(problem: Problem) -> float:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return float(np.power(np.float64(problem.applied_scale), power))
-
-    return factor
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return float(np.power(np.float64(problem.applied_scale), power))
 
 
 def _inverted(problem: Problem) -> float:
@@ -147,11 +142,7 @@ def _capped_after(step: str) -> StepsMap:
         limit = state.problem.softcap
         return state if limit is None else state.but(logits=softcapped(state.logits, limit), bias=None)
 
-    def apply(steps: Steps, _: str) -> Steps:
-        uncapped = replace_step(steps, "softcap", lambda state: state.but(capped=state.scaled))
-        return insert_after(uncapped, step, Step("late_softcap", late))
-
-    return apply
+    return both(_capped_as(lambda scaled, _: scaled), following(step, "late_softcap", late))
 
 
 def _capped_as(bend: Callable[[Array, float], Array]) -> StepsMap:
@@ -236,7 +227,7 @@ def zero_after_softmax_by_argument(is_own: IsMeant) -> StepsMap:
     def zero(state: State) -> State:
         return state.but(probs=state.probs * _attended_by(state, is_own))
 
-    return lambda steps, _: insert_after(replace_step(steps, "mask", mask), "softmax", Step("zero", zero))
+    return both(replacing("mask", mask), following("softmax", "zero", zero))
 
 
 def masks_beside_others(problem: Problem, is_own: IsMeant) -> bool:
@@ -275,9 +266,7 @@ def fully_masked_rows_zero(fill: StepsMap) -> StepsMap:
     def settle(state: State) -> State:
         return state.but(probs=np.where(state.allowed.any(axis=-1, keepdims=True), state.probs, 0.0))
 
-    return lambda steps, score: insert_after(
-        fill(steps, score), "fully_masked_rows", Step("zero_fully_masked_rows", settle)
-    )
+    return both(fill, following("fully_masked_rows", "zero_fully_masked_rows", settle))
 
 
 def _times_mask(state: State) -> State:
@@ -299,13 +288,9 @@ def _times_infinity(state: State, mask: HeadsMap) -> State:
     return state.but(logits=np.where(state.allowed, np.nan, -np.inf))
 
 
-def _zero_after_softmax(steps: Steps, _: str) -> Steps:
+def _times_allowed(state: State) -> State:
     """Multiply the weights by the masks after the softmax; a NaN stays NaN."""
-
-    def zero(state: State) -> State:
-        return state.but(probs=state.probs * state.allowed)
-
-    return insert_after(replace_step(steps, "mask", lambda state: state), "softmax", Step("zero", zero))
+    return state.but(probs=state.probs * state.allowed)
 
 
 def _fully_masked_rows_unmasked(state: State) -> State:
@@ -332,7 +317,7 @@ ROWS: tuple[Deviation, ...] = (
     _scale("squared", lambda p: p.applied_scale**2),
     _scale("given_times_default", _given_times_default),
     _scale("inverted", _inverted),
-    *(_scale(f"to_the_power_{power}", _to_the_power(power)) for power in (0.5, -0.5)),
+    *(_scale(f"to_the_power_{power}", partial(_to_the_power, power)) for power in (0.5, -0.5)),
     *(_scale(f"padded_{multiple}", _of_padded_head(multiple)) for multiple in (8, 16, 32, 64, 128)),
     Deviation("scale", "square_root", steps=wrapping("scale", _root_of_scale)),
     Deviation("bias_scale", "scaled", problem=_bias_scaled),
@@ -355,7 +340,11 @@ ROWS: tuple[Deviation, ...] = (
         distinguishes=masks_twice,
     ),
     Deviation("mask_fill", "times_mask", steps=replacing("mask", _times_mask)),
-    Deviation("mask_fill", "zero_after_softmax", steps=_zero_after_softmax),
+    Deviation(
+        "mask_fill",
+        "zero_after_softmax",
+        steps=both(replacing("mask", lambda state: state), following("softmax", "zero", _times_allowed)),
+    ),
     Deviation(
         "causal_fill",
         "zero_after_softmax",

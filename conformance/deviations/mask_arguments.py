@@ -40,14 +40,10 @@ def _ignored(where: Callable[[Problem], bool]) -> Reading:
     return lambda problem, operand: None if where(problem) else operand
 
 
-def _first(axis: int) -> Reading:
+def _first(axis: int, _: Problem, operand: MaskOperand) -> MaskOperand:
     """Use the mask at the first position of an axis for all positions."""
-
-    def read(_: Problem, operand: MaskOperand) -> MaskOperand:
-        values = operand.values
-        return replace(operand, values=values.take([0], axis=axis)) if values.shape[axis] > 1 else operand
-
-    return read
+    values = operand.values
+    return replace(operand, values=values.take([0], axis=axis)) if values.shape[axis] > 1 else operand
 
 
 def _transposed(problem: Problem, operand: MaskOperand) -> MaskOperand:
@@ -66,16 +62,12 @@ def _strides_swapped(problem: Problem, operand: MaskOperand) -> MaskOperand:
     return replace(operand, values=expanded.reshape(*lead, problem.seq_len_k, problem.seq_len_q).swapaxes(-1, -2))
 
 
-def _head_of(index: Callable[[Array, int, int], Array]) -> Reading:
+def _head_of(index: Callable[[Array, int, int], Array], problem: Problem, operand: MaskOperand) -> MaskOperand:
     """Use the mask of another query head; `index` maps (query heads, group size, num_kv_heads) to the heads to use."""
-
-    def read(problem: Problem, operand: MaskOperand) -> MaskOperand:
-        heads, shared = problem.num_heads, problem.num_kv_heads
-        if operand.values.shape[1] == 1 or shared == heads:
-            return operand
-        return replace(operand, values=operand.values[:, index(np.arange(heads), heads // shared, shared)])
-
-    return read
+    heads, shared = problem.num_heads, problem.num_kv_heads
+    if operand.values.shape[1] == 1 or shared == heads:
+        return operand
+    return replace(operand, values=operand.values[:, index(np.arange(heads), heads // shared, shared)])
 
 
 def _batch_tiled(problem: Problem, operand: MaskOperand) -> MaskOperand:
@@ -142,11 +134,13 @@ READINGS: dict[tuple[str, str], Reading] = {
     ("penalty", "minus_1e4"): _penalty,
     ("mask_axes", "transposed"): _transposed,
     ("mask_axes", "strides_swapped"): _strides_swapped,
-    ("mask_axes", "kv_head"): _head_of(lambda head, group, _: head // group),
-    ("mask_axes", "heads_by_group"): _head_of(lambda head, group, shared: head % group * shared + head // group),
-    ("mask_axes", "first_batch"): _first(0),
-    ("mask_axes", "first_head"): _first(1),
-    ("mask_axes", "first_query"): _first(2),
+    ("mask_axes", "kv_head"): partial(_head_of, lambda head, group, _: head // group),
+    ("mask_axes", "heads_by_group"): partial(
+        _head_of, lambda head, group, shared: head % group * shared + head // group
+    ),
+    ("mask_axes", "first_batch"): partial(_first, 0),
+    ("mask_axes", "first_head"): partial(_first, 1),
+    ("mask_axes", "first_query"): partial(_first, 2),
     ("mask_axes", "batch_tiled"): _batch_tiled,
     ("mask_axes", "batch_as_queries"): _batch_as_queries,
     ("mask_axes", "batch_as_heads"): _batch_as_heads,

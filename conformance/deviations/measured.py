@@ -12,7 +12,7 @@ from functools import cache, cached_property, partial
 
 import numpy as np
 
-from conformance.deviations.deviation import Deviation, ProblemMap
+from conformance.deviations.deviation import Deviation, ProblemMap, always
 from conformance.deviations.edges import moved_causal
 from conformance.deviations.logits import (
     IsMeant,
@@ -191,10 +191,6 @@ def _has_no_softcap(problem: Problem) -> bool:
     return problem.softcap is None
 
 
-def _always(_: Problem) -> bool:
-    return True
-
-
 LOW_FILLS = (0.0, -1e4, -1e9, -65504.0, -1e5, -1e3, -100.0, -50.0, -30.0, -20.0, -10.0, -5.0, -2.0, -1.0, -1e-9)
 FILLS = (*LOW_FILLS, 1e-9, 1.0, 5.0, 1e4)
 FACTORS = (0.5, 2.0, 0.25, 4.0, 0.1, 10.0, 0.9, 1.1, 1.01, -1.0, 100.0, 0.01)
@@ -257,30 +253,30 @@ MEASURED: tuple[Measured, ...] = (
         suffix="_for_each",
     ),
     *_argument_fills("causal_fill", is_causal_argument),
-    Measured("scale", "times_", FACTORS, 1.0, _always, problem=_scale_times),
-    Measured("scale", "is_", SCALES, math.nan, _always, problem=lambda number: scaled_by(lambda _: number)),
+    Measured("scale", "times_", FACTORS, 1.0, always, problem=_scale_times),
+    Measured("scale", "is_", SCALES, math.nan, always, problem=lambda number: scaled_by(lambda _: number)),
     Measured(
         "scale",
         "over_head_dim_",
         OF_HEAD_DIM,
         math.nan,
-        _always,
+        always,
         problem=lambda number: scaled_by(lambda problem: number / problem.head_dim),
     ),
     Measured("softcap", "default_", CAPS, math.inf, _has_no_softcap, problem=capped_by_default, smallest=1e-6),
     Measured("bias_scale", "times_", COUNTS, 1.0, _biased, problem=bias_times),
-    Measured("weight_factor", "times_", FACTORS, 1.0, _always, steps=weights_times, bounded=False),
+    Measured("weight_factor", "times_", FACTORS, 1.0, always, steps=weights_times, bounded=False),
     Measured(
         "softmax_denominator",
         "plus_",
         EPSILONS,
         0.0,
-        _always,
+        always,
         steps=lambda number: denominator_plus(lambda _: np.asarray(number)),
         smallest=0.0,
         bounded=False,
     ),
-    Measured("logit_limit", "", LIMITS, math.inf, _always, steps=limited, smallest=0.0, bounded=False),
+    Measured("logit_limit", "", LIMITS, math.inf, always, steps=limited, smallest=0.0, bounded=False),
     Measured(
         "logit_limit",
         "",

@@ -1,12 +1,12 @@
 """Deviations of non-finite numbers: masked ones that leak, and attended ones that are replaced."""
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
-from conformance.deviations.deviation import Deviation, HeadsMap, ProblemMap
-from conformance.reference.pipeline import Steps, StepsMap, following, wrapping
+from conformance.deviations.deviation import Deviation, HeadsMap
+from conformance.reference.pipeline import Step, StepsMap, both, following, wrapping
 from conformance.reference.steps import State
 from conformance.spec.problem import Array, Problem
 from conformance.spec.rounding import largest
@@ -22,9 +22,6 @@ Cleaning = Callable[[Array, str], Array]
 
 # The suffix of deviations that follow from adding -inf to a logit that is NaN.
 WHERE_ADDED = "_where_added"
-
-# The step that completes the output.
-LAST = {"sdpa": "answer", "mha": "residual"}
 
 
 @lru_cache(maxsize=16)
@@ -53,25 +50,17 @@ def _clipped(values: Array, dtype: str) -> Array:
     return np.asarray(np.nan_to_num(values, nan=0.0, posinf=largest(dtype), neginf=-largest(dtype)))
 
 
-def _of_input(name: str, cleaned: Cleaning) -> ProblemMap:
-    """Make a map that cleans the input key or value; the same problem if it is finite."""
-
-    def apply(problem: Problem) -> Problem:
-        array: Array = getattr(problem, name)
-        return problem if np.isfinite(array).all() else problem.but(**{name: cleaned(array, problem.dtype)})
-
-    return apply
+def _of_input(name: str, cleaned: Cleaning, problem: Problem) -> Problem:
+    """Clean the input key or value; the same problem if it is finite."""
+    array: Array = getattr(problem, name)
+    return problem if np.isfinite(array).all() else problem.but(**{name: cleaned(array, problem.dtype)})
 
 
 def _of_output(cleaned: Cleaning) -> StepsMap:
     def clean(state: State) -> State:
         return state.but(output=cleaned(state.output, state.problem.dtype))
 
-    def apply(steps: Steps, score: str) -> Steps:
-        operator = "mha" if any(step.name == LAST["mha"] for step in steps) else "sdpa"
-        return following(LAST[operator], "clean", clean)(steps, score)
-
-    return apply
+    return lambda steps, _: (*steps, Step("clean", clean))
 
 
 def _nan_row_zeroed(state: State) -> State:
@@ -115,18 +104,11 @@ def _keys_leak_as(weights: Callable[[State], Array | float]) -> StepsMap:
         settled = ordinary(state)
         return settled.but(probs=np.where(np.isnan(settled.probs), weights(state), settled.probs))
 
-    def apply(steps: Steps, score: str) -> Steps:
-        return wrapping("fully_masked_rows", settle)(wrapping("mask", _keys_leak)(steps, score), score)
-
-    return apply
+    return both(wrapping("mask", _keys_leak), wrapping("fully_masked_rows", settle))
 
 
 def _leaking(decision: str, name: str, steps: StepsMap) -> Deviation:
     return Deviation(decision, name, steps=steps, concerns=_may_be_nonfinite)
-
-
-def _cleaned(name: str, problem: ProblemMap) -> Deviation:
-    return Deviation(DECISION, name, problem=problem)
 
 
 ROWS: tuple[Deviation, ...] = (
@@ -136,10 +118,10 @@ ROWS: tuple[Deviation, ...] = (
     _leaking("nonfinite_key", "zeroes", _keys_leak_as(lambda _: 0.0)),
     _leaking("nonfinite_key", "takes_all", _keys_leak_as(lambda state: np.where(np.isnan(state.logits), np.nan, 0.0))),
     _leaking("nonfinite_key", "leaks_where_added", wrapping("mask", _keys_leak_where_added)),
-    _cleaned("value_zeroed", _of_input("value", _zeroed)),
-    _cleaned("nan_value_zeroed", _of_input("value", _nan_zeroed)),
-    _cleaned("value_clipped", _of_input("value", _clipped)),
-    _cleaned("key_zeroed", _of_input("key", _zeroed)),
+    Deviation(DECISION, "value_zeroed", problem=partial(_of_input, "value", _zeroed)),
+    Deviation(DECISION, "nan_value_zeroed", problem=partial(_of_input, "value", _nan_zeroed)),
+    Deviation(DECISION, "value_clipped", problem=partial(_of_input, "value", _clipped)),
+    Deviation(DECISION, "key_zeroed", problem=partial(_of_input, "key", _zeroed)),
     Deviation(DECISION, "nan_row_zeroed", steps=following("fully_masked_rows", "nan_rows", _nan_row_zeroed)),
     Deviation(DECISION, "nan_weights_zeroed", steps=following("fully_masked_rows", "nan_weights", _nan_weights_zeroed)),
     Deviation(DECISION, "output_zeroed", steps=_of_output(_zeroed)),

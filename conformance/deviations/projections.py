@@ -1,12 +1,13 @@
 """Deviations of the parameters of a layer: wrong weights, biases or columns, and appended keys."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import permutations
 
 import numpy as np
 
 from conformance.deviations.deviation import Deviation, ProblemMap, with_params, without_params
-from conformance.reference.pipeline import Steps, StepsMap, following, wrapping
+from conformance.reference.pipeline import StepsMap, following, where_present, wrapping
 from conformance.reference.steps import State, linear
 from conformance.spec.problem import Array, Problem
 
@@ -32,15 +33,11 @@ def _interleaved_split(problem: Problem) -> Problem:
     return with_params(problem, **moved)
 
 
-def _transposed(*names: str) -> ProblemMap:
+def _transposed(names: tuple[str, ...], problem: Problem) -> Problem:
     """Transpose the named weights that are square and larger than 1 x 1."""
-
-    def apply(problem: Problem) -> Problem:
-        given = {name: problem.params[name] for name in names if name in problem.params}
-        square = {name: np.ascontiguousarray(w.T) for name, w in given.items() if w.shape[0] == w.shape[1] > 1}
-        return with_params(problem, **square) if square else problem
-
-    return apply
+    given = {name: problem.params[name] for name in names if name in problem.params}
+    square = {name: np.ascontiguousarray(w.T) for name, w in given.items() if w.shape[0] == w.shape[1] > 1}
+    return with_params(problem, **square) if square else problem
 
 
 def _output_rows_by_head_dim(problem: Problem) -> Problem:
@@ -56,19 +53,14 @@ def _without(*names: str) -> ProblemMap:
     return lambda problem: without_params(problem, *names)
 
 
-def _packed(order: tuple[str, ...]) -> ProblemMap:
+def _packed(order: tuple[str, ...], problem: Problem) -> Problem:
     """Read three packed projections in another order; the same problem if their shapes differ."""
-    moved = tuple(zip(order, PACKED, strict=True))
-
-    def apply(problem: Problem) -> Problem:
-        given = problem.params
-        if not given or any(given["w" + read].shape != given["w" + written].shape for read, written in moved):
-            return problem
-        taken = {kind + read: given.get(kind + written) for kind in "wb" for read, written in moved}
-        every = {**given, **taken}.items()
-        return problem.but(params={name: array for name, array in every if array is not None})
-
-    return apply
+    moved, given = tuple(zip(order, PACKED, strict=True)), problem.params
+    if not given or any(given["w" + read].shape != given["w" + written].shape for read, written in moved):
+        return problem
+    taken = {kind + read: given.get(kind + written) for kind in "wb" for read, written in moved}
+    every = {**given, **taken}.items()
+    return problem.but(params={name: array for name, array in every if array is not None})
 
 
 def _packed_by_head(problem: Problem) -> Problem:
@@ -85,15 +77,11 @@ def _packed_by_head(problem: Problem) -> Problem:
     return with_params(problem, **moved)
 
 
-def _taken_from(source: str, target: str, names: str) -> ProblemMap:
+def _taken_from(source: str, target: str, names: str, problem: Problem) -> Problem:
     """Use the weight and bias (or only the bias) of one projection for another, if the shapes are equal."""
-
-    def apply(problem: Problem) -> Problem:
-        taken = {name + target: problem.params[name + source] for name in names if name + source in problem.params}
-        fits = all(name in problem.params and problem.params[name].shape == taken[name].shape for name in taken)
-        return with_params(problem, **taken) if taken and fits else problem
-
-    return apply
+    taken = {name + target: problem.params[name + source] for name in names if name + source in problem.params}
+    fits = all(name in problem.params and problem.params[name].shape == taken[name].shape for name in taken)
+    return with_params(problem, **taken) if taken and fits else problem
 
 
 def _query_bias_unscaled(problem: Problem) -> Problem:
@@ -102,12 +90,9 @@ def _query_bias_unscaled(problem: Problem) -> Problem:
     return problem if unscaled else with_params(problem, bq=problem.params["bq"] / scale)
 
 
-def _output_bias_times(count: Callable[[Problem], int]) -> ProblemMap:
-    def apply(problem: Problem) -> Problem:
-        bias, times = problem.params.get("bo"), count(problem)
-        return problem if bias is None or times == 1 else with_params(problem, bo=bias * times)
-
-    return apply
+def _output_bias_times(count: Callable[[Problem], int], problem: Problem) -> Problem:
+    bias, times = problem.params.get("bo"), count(problem)
+    return problem if bias is None or times == 1 else with_params(problem, bo=bias * times)
 
 
 def _no_output_projection(problem: Problem) -> Problem:
@@ -116,14 +101,10 @@ def _no_output_projection(problem: Problem) -> Problem:
     return without_params(problem, "wo", "bo")
 
 
-def _activated(activation: str | None) -> ProblemMap:
+def _activated(activation: str | None, problem: Problem) -> Problem:
     """Replace the activation of the projections."""
-
-    def apply(problem: Problem) -> Problem:
-        differs = problem.operator == "mha" and problem.activation != activation
-        return problem.but(activation=activation) if differs else problem
-
-    return apply
+    differs = problem.operator == "mha" and problem.activation != activation
+    return problem.but(activation=activation) if differs else problem
 
 
 def _with_residual(problem: Problem) -> Problem:
@@ -149,15 +130,6 @@ def _appended(problem: Problem) -> int:
     return problem.weights_shape[-1] - problem.seq_len_k
 
 
-def _where_appended(change: StepsMap) -> StepsMap:
-    """Apply a change of steps only to operators that append keys."""
-
-    def apply(steps: Steps, score: str) -> Steps:
-        return change(steps, score) if any(step.name == "append" for step in steps) else steps
-
-    return apply
-
-
 def _masked(attended: Callable[[State], Array]) -> StepsMap:
     """Apply masks to the appended keys; `attended` returns which of them are attended, (..., seq_len_q, extra)."""
 
@@ -168,7 +140,7 @@ def _masked(attended: Callable[[State], Array]) -> StepsMap:
         allowed[..., state.problem.seq_len_k :] &= attended(state)
         return state.but(allowed=allowed)
 
-    return _where_appended(following("append", "appended_keys", mask))
+    return where_present("append", following("append", "appended_keys", mask))
 
 
 def _causal_over_appended(state: State) -> Array:
@@ -193,28 +165,32 @@ def _row(decision: str, name: str, problem: ProblemMap, *, bounded: bool = True)
 
 ROWS: tuple[Deviation, ...] = (
     _row("head_split", "interleaved", _interleaved_split),
-    _row("weight_orientation", "transposed", _transposed(*WEIGHTS)),
-    *(_row("weight_orientation", f"{name}_transposed", _transposed(name)) for name in WEIGHTS),
+    _row("weight_orientation", "transposed", partial(_transposed, WEIGHTS)),
+    *(_row("weight_orientation", f"{name}_transposed", partial(_transposed, (name,))) for name in WEIGHTS),
     _row("weight_orientation", "wo_by_head_dim", _output_rows_by_head_dim),
-    _row("projection_activation", "relu", _activated("relu")),
-    _row("projection_activation", "ignored", _activated(None)),
+    _row("projection_activation", "relu", partial(_activated, "relu")),
+    _row("projection_activation", "ignored", partial(_activated, None)),
     _row("residual", "unasked", _with_residual),
     _row("residual", "ignored", lambda problem: problem.but(residual=False) if problem.residual else problem),
     _row("projection_bias", "ignored", _without(*BIASES)),
     *(_row("projection_bias", f"without_{name}", _without(name)) for name in BIASES),
     _row("projection_bias", "bq_unscaled", _query_bias_unscaled),
-    _row("projection_bias", "bo_of_each_head", _output_bias_times(lambda p: p.num_heads), bounded=False),
-    _row("projection_bias", "bo_twice", _output_bias_times(lambda _: 2), bounded=False),
+    _row("projection_bias", "bo_of_each_head", partial(_output_bias_times, lambda p: p.num_heads), bounded=False),
+    _row("projection_bias", "bo_twice", partial(_output_bias_times, lambda _: 2), bounded=False),
     *(
-        _row("projection_bias", f"b{source}_for_{NAMES[target]}", _taken_from(source, target, "b"))
+        _row("projection_bias", f"b{source}_for_{NAMES[target]}", partial(_taken_from, source, target, "b"))
         for source, target in permutations(PACKED, 2)
         if target != "k"  # softmax cancels it
     ),
     *(
-        _row("projection_order", f"w{source}_for_{NAMES[target]}", _taken_from(source, target, "wb"))
+        _row("projection_order", f"w{source}_for_{NAMES[target]}", partial(_taken_from, source, target, "wb"))
         for source, target in permutations(PACKED, 2)
     ),
-    *(_row("projection_order", "".join(order), _packed(order)) for order in permutations(PACKED) if order != PACKED),
+    *(
+        _row("projection_order", "".join(order), partial(_packed, order))
+        for order in permutations(PACKED)
+        if order != PACKED
+    ),
     _row("projection_order", "by_head", _packed_by_head),
     _row("output_projection", "missing", _no_output_projection),
     _row("bias_kv", "ignored", _without(*LEARNED)),
@@ -222,5 +198,5 @@ ROWS: tuple[Deviation, ...] = (
     _row("zero_key", "ignored", lambda problem: problem.but(zero_key=False) if problem.zero_key else problem),
     Deviation("appended_keys", "masked", steps=_masked(lambda _: np.asarray(False))),
     Deviation("appended_keys", "under_causal", steps=_masked(_causal_over_appended)),
-    Deviation("appended_keys", "first", steps=_where_appended(wrapping("append", _appended_first))),
+    Deviation("appended_keys", "first", steps=where_present("append", wrapping("append", _appended_first))),
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 
@@ -26,19 +26,15 @@ def _last_wins(problem: Problem) -> Problem:
     return problem.but(mask_operands=problem.mask_operands[-1:]) if len(problem.mask_operands) > 1 else problem
 
 
-def _any_allows(*, flags: bool) -> ProblemMap:
+def _any_allows(problem: Problem, *, flags: bool) -> Problem:
     """Combine all boolean masks with OR; causal and window arguments are included if `flags` is true."""
-
-    def either(problem: Problem) -> Problem:
-        booleans = [each for each in problem.mask_operands if is_boolean(each) and (flags or each.element != "flag")]
-        if len(booleans) < 2:  # noqa: PLR2004 - it takes two to be combined
-            return problem
-        values = np.logical_or.reduce(np.broadcast_arrays(*(as_bool(operand).values for operand in booleans)))
-        kinds = tuple(dict.fromkeys(kind for operand in booleans for kind in operand.kinds))
-        rest = [operand for operand in problem.mask_operands if all(operand is not each for each in booleans)]
-        return problem.but(mask_operands=(MaskOperand(booleans[0].slot, kinds, "bool", values), *rest))
-
-    return either
+    booleans = [each for each in problem.mask_operands if is_boolean(each) and (flags or each.element != "flag")]
+    if len(booleans) < 2:  # noqa: PLR2004 - it takes two to be combined
+        return problem
+    values = np.logical_or.reduce(np.broadcast_arrays(*(as_bool(operand).values for operand in booleans)))
+    kinds = tuple(dict.fromkeys(kind for operand in booleans for kind in operand.kinds))
+    rest = [operand for operand in problem.mask_operands if all(operand is not each for each in booleans)]
+    return problem.but(mask_operands=(MaskOperand(booleans[0].slot, kinds, "bool", values), *rest))
 
 
 def _without_causal(problem: Problem) -> Problem:
@@ -76,15 +72,11 @@ def _lowest_masks(problem: Problem, operand: MaskOperand) -> MaskOperand:
     return replace(operand, values=np.where(lowest, -np.inf, operand.values))
 
 
-def _without_key(position: int) -> ProblemMap:
+def _without_key(position: int, problem: Problem) -> Problem:
     """Mask one key for all queries; if it is the only key, all rows are fully masked."""
-
-    def apply(problem: Problem) -> Problem:
-        kept = np.ones((1, 1, 1, problem.seq_len_k), dtype=bool)
-        kept[..., position] = False
-        return _also(problem, kept)
-
-    return apply
+    kept = np.ones((1, 1, 1, problem.seq_len_k), dtype=bool)
+    kept[..., position] = False
+    return _also(problem, kept)
 
 
 def _first_keys(problem: Problem, count: int) -> Problem:
@@ -128,20 +120,14 @@ def _is_padding(operand: MaskOperand) -> bool:
     return operand.kinds == ("key_padding",) and operand.element != "float" and operand.values.shape[1:3] == (1, 1)
 
 
-def _zeroed(*names: str) -> ProblemMap:
+def _zeroed(names: tuple[str, ...], problem: Problem) -> Problem:
     """Multiply inputs (batch, ..., seq_len_k, width) by the key padding instead of masking with it."""
-
-    def apply(problem: Problem) -> Problem:
-        hidden, paddings = padded(problem), _paddings(problem)
-        if hidden is None:
-            return problem
-        kept = ~hidden.swapaxes(-1, -2)
-        mask_operands = tuple(operand for operand in problem.mask_operands if operand not in paddings)
-        return problem.but(
-            mask_operands=mask_operands, **{name: _times(getattr(problem, name), kept) for name in names}
-        )
-
-    return apply
+    hidden, paddings = padded(problem), _paddings(problem)
+    if hidden is None:
+        return problem
+    kept = ~hidden.swapaxes(-1, -2)
+    mask_operands = tuple(operand for operand in problem.mask_operands if operand not in paddings)
+    return problem.but(mask_operands=mask_operands, **{name: _times(getattr(problem, name), kept) for name in names})
 
 
 def _times(array: Array, kept: Array) -> Array:
@@ -156,18 +142,18 @@ def _row(decision: str, name: str, problem: ProblemMap) -> Deviation:
 
 ROWS: tuple[Deviation, ...] = (
     _row("mask_combination", "last_wins", _last_wins),
-    _row("mask_combination", "or_of_arrays", _any_allows(flags=False)),
-    _row("mask_combination", "or", _any_allows(flags=True)),
+    _row("mask_combination", "or_of_arrays", partial(_any_allows, flags=False)),
+    _row("mask_combination", "or", partial(_any_allows, flags=True)),
     _row("lowest_bias", "masks", each_operand(_lowest_masks)),
     _row("causal_mask", "ignored", _without_causal),
     _row("causal_mask", "ignored_beside_others", lambda p: _without_causal(p) if len(p.mask_operands) > 1 else p),
     _row("causal_mask", "unasked", _causal_unasked),
     _row("always_attended", "first_key", _always(lambda p: np.arange(p.seq_len_k)[None, :] == 0)),
     _row("always_attended", "own_position", _always(lambda p: np.eye(p.seq_len_q, p.seq_len_k, dtype=bool))),
-    _row("key_tail", "last_dropped", _without_key(-1)),
-    _row("key_tail", "first_dropped", _without_key(0)),
+    _row("key_tail", "last_dropped", partial(_without_key, -1)),
+    _row("key_tail", "first_dropped", partial(_without_key, 0)),
     *of_each_block("key_tail", "dropped", _tail_dropped),
     *of_each_block("key_tail", "whole_dropped", _whole_dropped),
-    _row("padded_keys", "zeroed", _zeroed("key")),
-    _row("padded_keys", "zeroed_with_values", _zeroed("key", "value")),
+    _row("padded_keys", "zeroed", partial(_zeroed, ("key",))),
+    _row("padded_keys", "zeroed_with_values", partial(_zeroed, ("key", "value"))),
 )

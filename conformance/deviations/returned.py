@@ -1,6 +1,7 @@
 """Deviations of what is returned: axes, dtype, weights other than those multiplied by V, rows left at zero."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -9,11 +10,9 @@ from conformance.deviations.layout import of_output
 from conformance.deviations.regions import padded
 from conformance.reference.pipeline import Step, StepsMap, following, replacing, wrapping
 from conformance.reference.steps import State, softmax
-from conformance.spec.problem import Array, Problem
+from conformance.spec.problem import GRADIENT, Array, Problem
 
 WEIGHTS = ("weights", "weights_mean")
-# Gradients keep the dtype of their input or parameter, whatever the dtype of the other outputs.
-GRADIENT = "grad_"
 HEADS_LAST = (0, 2, 1, 3)
 
 
@@ -24,16 +23,12 @@ def averaged(reply: Reply) -> Reply:
     return {**reply, "weights": Expected(reply["weights"].values.mean(axis=1), reply["weights"].dtype)}
 
 
-def _returned_as(dtype: str, concerns: Callable[[str], bool]) -> ReplyMap:
-    """Make a reply map that changes the dtype of the outputs whose name satisfies `concerns`."""
-
-    def apply(reply: Reply) -> Reply:
-        results = {name: each for name, each in reply.items() if concerns(name)}
-        if all(expected.dtype == dtype for expected in results.values()):
-            return reply
-        return {**reply, **{name: Expected(expected.values, dtype) for name, expected in results.items()}}
-
-    return apply
+def _returned_as(dtype: str, concerns: Callable[[str], bool], reply: Reply) -> Reply:
+    """Change the dtype of the outputs whose name satisfies `concerns`."""
+    results = {name: each for name, each in reply.items() if concerns(name)}
+    if all(expected.dtype == dtype for expected in results.values()):
+        return reply
+    return {**reply, **{name: Expected(expected.values, dtype) for name, expected in results.items()}}
 
 
 def _instead_of(name: str, other: str) -> tuple[Callable[[Problem], Problem], ReplyMap]:
@@ -108,10 +103,6 @@ def _weights(name: str, steps: StepsMap, reply: ReplyMap | None = None, *, bound
     return Deviation("returned_weights", name, steps=steps, reply=reply, bounded=bounded, concerns=asks_for_weights)
 
 
-def _reply(decision: str, name: str, reply: ReplyMap) -> Deviation:
-    return Deviation(decision, name, reply=reply)
-
-
 PER_HEAD = _instead_of("weights_mean", "weights")
 CAPPED = _instead_of("scaled", "capped")
 
@@ -127,14 +118,17 @@ ROWS: tuple[Deviation, ...] = (
         steps=_weights_are(lambda state: softmax(state.but(logits=state.capped)).probs),
         bounded=False,
     ),
-    _reply("returned_weights", "averaged", averaged),
+    Deviation("returned_weights", "averaged", reply=averaged),
     Deviation("returned_weights", "not_averaged", problem=PER_HEAD[0], reply=PER_HEAD[1]),
-    _reply("returned_weights", "float32", _returned_as("float32", WEIGHTS.__contains__)),
+    Deviation("returned_weights", "float32", reply=partial(_returned_as, "float32", WEIGHTS.__contains__)),
     Deviation("returned_scores", "capped_as_scaled", problem=_capped_as_scaled, reply=CAPPED[1]),
-    _reply("output_axes", "transposed", of_output(_heads_last)),
-    _reply("output_axes", "squeezed", of_output(lambda output: output.squeeze() if 1 in output.shape else output)),
+    Deviation("output_axes", "transposed", reply=of_output(_heads_last)),
+    Deviation(
+        "output_axes", "squeezed", reply=of_output(lambda output: output.squeeze() if 1 in output.shape else output)
+    ),
     *(
-        _reply("result_dtype", dtype, _returned_as(dtype, lambda name: not name.startswith(GRADIENT)))
+        # Gradients keep the dtype of their input or parameter, whatever the dtype of the other outputs.
+        Deviation("result_dtype", dtype, reply=partial(_returned_as, dtype, lambda name: not name.startswith(GRADIENT)))
         for dtype in ("float64", "float32", "float16", "bfloat16")
     ),
     Deviation("query_tail", "zero", steps=following("weigh", "query_tail", _last_query_zero), bounded=False),

@@ -7,7 +7,7 @@ import numpy as np
 
 from conformance.deviations.deviation import Deviation, HeadsMap
 from conformance.reference.pipeline import Steps, StepsMap, following, replace_step, replacing, wrapping
-from conformance.reference.steps import State, softmax, widened
+from conformance.reference.steps import State, add_bias, softmax, widened
 from conformance.spec.masks import as_bool, is_boolean
 from conformance.spec.problem import Array
 from conformance.spec.rounding import largest, round_to, smallest_subnormal
@@ -112,8 +112,7 @@ def _subtracting(peak: Callable[[State], Array]) -> StepsMap:
 
 def _peak_of_masked(state: State) -> Array:
     """Return the maximum over all keys, masked ones included, with their bias; a bias of -inf excludes a key."""
-    bias = 0.0 if state.bias is None else state.bias
-    return np.asarray((state.capped + bias).max(axis=-1, keepdims=True))
+    return np.asarray(add_bias(state).logits.max(axis=-1, keepdims=True))
 
 
 def _peak_of_all(state: State) -> Array:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -48,48 +49,39 @@ def _in_tile(positions: Array, tile: int, _: int) -> Array:
     return np.asarray(positions % tile)
 
 
-def _queries_at(position_map: PositionMap) -> Callable[[int], ProblemMap]:
+def _queries_at(position_map: PositionMap, tile: int) -> ProblemMap:
     """Let causal arguments compare other query positions, whether or not such a query exists."""
 
-    def of_tile(tile: int) -> ProblemMap:
-        def moved(problem: Problem, operand: MaskOperand, offset: int) -> MaskOperand:
-            rows = position_map(np.arange(problem.seq_len_q), tile, problem.seq_len_q)
-            return changed(operand, (np.arange(problem.seq_len_k) <= rows[:, None] + offset)[None, None])
+    def moved(problem: Problem, operand: MaskOperand, offset: int) -> MaskOperand:
+        rows = position_map(np.arange(problem.seq_len_q), tile, problem.seq_len_q)
+        return changed(operand, (np.arange(problem.seq_len_k) <= rows[:, None] + offset)[None, None])
 
-        return each_causal_argument(moved)
-
-    return of_tile
+    return each_causal_argument(moved)
 
 
-def _keys_at(position_map: PositionMap) -> Callable[[int], ProblemMap]:
+def _keys_at(position_map: PositionMap, tile: int) -> ProblemMap:
     """Let causal arguments treat a key like another one; mask it if the other does not exist."""
 
-    def of_tile(tile: int) -> ProblemMap:
-        def moved(problem: Problem, operand: MaskOperand, _: int) -> MaskOperand:
-            keys = position_map(np.arange(problem.seq_len_k), tile, problem.seq_len_k)
-            exists = keys < problem.seq_len_k
-            return changed(operand, operand.values[..., np.where(exists, keys, 0)] & exists)
+    def moved(problem: Problem, operand: MaskOperand, _: int) -> MaskOperand:
+        keys = position_map(np.arange(problem.seq_len_k), tile, problem.seq_len_k)
+        exists = keys < problem.seq_len_k
+        return changed(operand, operand.values[..., np.where(exists, keys, 0)] & exists)
 
-        return each_causal_argument(moved)
-
-    return of_tile
+    return each_causal_argument(moved)
 
 
-def _broadcast_to_first(axis: int) -> Callable[[int], ProblemMap]:
+def _broadcast_to_first(axis: int, tile: int) -> ProblemMap:
     """Apply a mask with one row for all queries, or one column for all keys, to the first `tile` of them only."""
 
-    def of_tile(tile: int) -> ProblemMap:
-        def cut(problem: Problem, operand: MaskOperand) -> MaskOperand:
-            if operand.element == "flag" or operand.values.shape[axis] > 1:
-                return operand
-            late = np.arange(problem.logits_shape[axis]) >= tile
-            late = late[:, None] if axis == _QUERIES else late
-            unmasked = operand.element != "float"
-            return replace(operand, values=np.where(late, unmasked, operand.values)) if late.any() else operand
+    def cut(problem: Problem, operand: MaskOperand) -> MaskOperand:
+        if operand.element == "flag" or operand.values.shape[axis] > 1:
+            return operand
+        late = np.arange(problem.logits_shape[axis]) >= tile
+        late = late[:, None] if axis == _QUERIES else late
+        unmasked = operand.element != "float"
+        return replace(operand, values=np.where(late, unmasked, operand.values)) if late.any() else operand
 
-        return each_operand(cut)
-
-    return of_tile
+    return each_operand(cut)
 
 
 _QUERIES, _KEYS = 2, 3
@@ -108,19 +100,19 @@ def _row_of_first(tile: int) -> ProblemMap:
 
 
 ROWS: tuple[Deviation, ...] = (
-    *of_each_block("causal_query_tile", "first", _queries_at(_first_of_tile)),
-    *of_each_block("causal_query_tile", "last", _queries_at(_last_of_tile)),
-    *of_each_block("causal_query_tile", "restarts", _queries_at(_in_tile)),
-    *of_each_block("causal_key_tile", "shown", _keys_at(_first_of_tile)),
-    *of_each_block("causal_key_tile", "hidden", _keys_at(_end_of_tile)),
-    *of_each_block("causal_key_tile", "restarts", _keys_at(_in_tile)),
+    *of_each_block("causal_query_tile", "first", partial(_queries_at, _first_of_tile)),
+    *of_each_block("causal_query_tile", "last", partial(_queries_at, _last_of_tile)),
+    *of_each_block("causal_query_tile", "restarts", partial(_queries_at, _in_tile)),
+    *of_each_block("causal_key_tile", "shown", partial(_keys_at, _first_of_tile)),
+    *of_each_block("causal_key_tile", "hidden", partial(_keys_at, _end_of_tile)),
+    *of_each_block("causal_key_tile", "restarts", partial(_keys_at, _in_tile)),
     Deviation(
-        "mask_rows", "first_1", problem=_broadcast_to_first(_QUERIES)(1), concerns=lambda problem: problem.seq_len_q > 1
+        "mask_rows", "first_1", problem=_broadcast_to_first(_QUERIES, 1), concerns=lambda problem: problem.seq_len_q > 1
     ),
-    *of_each_block("mask_rows", "first", _broadcast_to_first(_QUERIES), BLOCKS[:5]),
+    *of_each_block("mask_rows", "first", partial(_broadcast_to_first, _QUERIES), BLOCKS[:5]),
     *of_each_block("mask_rows", "again", _row_of_first, BLOCKS[:5]),
     Deviation(
-        "mask_columns", "first_1", problem=_broadcast_to_first(_KEYS)(1), concerns=lambda problem: problem.seq_len_k > 1
+        "mask_columns", "first_1", problem=_broadcast_to_first(_KEYS, 1), concerns=lambda problem: problem.seq_len_k > 1
     ),
 )
 

@@ -19,7 +19,7 @@ from conformance.deviations.names import FRAMEWORK_BITS, prior, slot_of
 from conformance.diagnosis.candidates import Cause
 from conformance.diagnosis.diagnosis import diagnose
 from conformance.diagnosis.evidence import OF_FILL, Change, Evidence
-from conformance.diagnosis.explanation import CANONICAL, OF_NONFINITE, Explanation, Way, explain, plain_ways, taking
+from conformance.diagnosis.explanation import CANONICAL, OF_NONFINITE, Way, explain, plain_ways, taking
 from conformance.diagnosis.suspect import Suspect
 from conformance.spec.problem import Problem
 from conformance.verdicts.expectation import Expectation, expect
@@ -91,7 +91,7 @@ def ways(problem: Problem, dialect: Dialect) -> dict[str, tuple[str, ...]]:
         ):
             continue
         names = found.setdefault(deviation.decision, {CANONICAL: None})
-        if deviation.name != problem.dtype and (deviation.problem is None or deviation.problem(problem) is not problem):
+        if deviation.name != problem.dtype and deviation.changes(problem):
             names[deviation.name] = None
     for decision, name in dialect.items():
         found.setdefault(decision, {CANONICAL: None})[name] = None
@@ -333,13 +333,9 @@ def _cell(probe: Probe) -> Evidence:
     suspect = probe.suspect()
     if suspect.conforms_under(probe.dialect):
         return replace(probe, actual=None)
-    return replace(probe, found=tuple(each.way for each in _explanations(probe, suspect)))
-
-
-def _explanations(probe: Probe, suspect: Suspect) -> tuple[Explanation, ...]:
-    """The single ways that explain a reply; those of kernels and rare ones only if no other does."""
-    call = probe.problem, probe.declared, probe.profile, suspect.actual
-    return explain(*call, plain_ways(probe.problem, probe.dialect)) or explain(*call)
+    # Ways of kernels and rare ones are tried only if no other explains the reply.
+    found = explain(suspect, plain_ways(probe.problem, probe.dialect)) or explain(suspect)
+    return replace(probe, found=tuple(each.way for each in found))
 
 
 def _reading(probe: Probe, cell: Evidence, cause: Cause | None) -> Reading:

@@ -72,7 +72,7 @@ def solve(kind: Measured, suspect: Suspect, beside: Change = ()) -> list[float]:
     These are all guesses if `kind.every`, else the nearest. beside: deviations that are assumed.
     """
     fit = _Fit((kind,), suspect, beside)
-    if not fit.matters() or not fit.could_explain():
+    if not fit.errors.matter() or not fit.could_explain():
         return []
     ranked = sorted((fit.error((guess,)), index, guess) for index, guess in enumerate(kind.guesses))
     explaining = (guess for error, _, guess in ranked if error < fit.unchanged and fit.explains((guess,)))
@@ -96,7 +96,7 @@ def solved_together(suspect: Suspect, limit: float) -> Iterator[Change]:
     One of the two brings the reply much nearer alone. limit: as in `solved`.
     """
     kinds = [kind for kind in kinds_for(suspect.problem) if kind.least_bits < limit and not kind.whole]
-    alone = [fit for kind in kinds if (fit := _Fit((kind,), suspect, ())).matters()]
+    alone = [fit for kind in kinds if (fit := _Fit((kind,), suspect, ())).errors.matter()]
     best = [(fit, fit.refined((fit.nearest_guess(),))) for fit in alone]
     near = [(fit.error(numbers), index) for index, (fit, numbers) in enumerate(best)]
     for error, index in sorted(near)[:MAX_NEAREST]:
@@ -165,18 +165,14 @@ class _Fit:
     """Numbers of some kinds, fitted to one reply, beside assumed deviations. unchanged: the error without them."""
 
     def __init__(self, kinds: tuple[Measured, ...], suspect: Suspect, beside: Change) -> None:
-        self.kinds, self._suspect, self._errors = kinds, suspect, _Errors(suspect)
+        self.kinds, self._suspect, self.errors = kinds, suspect, _Errors(suspect)
         assumed = reduce(taking, beside, suspect.declared.dialect)
         fitted = {kind.decision for kind in kinds}
         self._rest = {name: way for name, way in assumed.items() if name not in fitted}
         self._others = compose(self._rest)
         self._known: dict[Numbers, Array | None] = {}
-        self._before = self._errors.under(self._others)
+        self._before = self.errors.under(self._others)
         self.unchanged = _size(self._before)
-
-    def matters(self) -> bool:
-        """Whether fitting makes sense."""
-        return self._errors.matter()
 
     def could_explain(self) -> bool:
         """
@@ -261,7 +257,7 @@ class _Fit:
             each = list(zip(self.kinds, numbers, strict=True))
             is_allowed = all(kind.allows(number) for kind, number in each)
             deviations = (*(kind.deviation(number) for kind, number in each if is_allowed), *self._others)
-            self._known[numbers] = self._errors.under(in_order(deviations)) if is_allowed else None
+            self._known[numbers] = self.errors.under(in_order(deviations)) if is_allowed else None
         return self._known[numbers]
 
 
@@ -323,11 +319,6 @@ class Cause:
     ties: tuple["Cause", ...] = ()
     condition_bits: float = 0.0
 
-    @property
-    def bits(self) -> float:
-        """The cost in bits, without the condition."""
-        return self.candidate.bits
-
     def holds(self, cell: Evidence) -> bool:
         """Whether a call meets the condition."""
         return self.guards[0].holds(cell.facts, cell.problem)
@@ -380,7 +371,7 @@ def _refitted(way: Way, cell: Evidence) -> Iterator[Way]:
         return
     kind, number = measured
     fit = _Fit((kind,), cell.suspect(), ())
-    refined = fit.simplest(fit.refined((number,))) if fit.matters() else None
+    refined = fit.simplest(fit.refined((number,))) if fit.errors.matter() else None
     if refined is not None and math.isclose(refined[0], number, rel_tol=SAME):
         yield kind.decision, kind.name(refined[0])
 
@@ -549,7 +540,7 @@ def shows_with_fewer(cell: Evidence, others: Iterable[Evidence]) -> bool:
 
 def is_plain(cell: Evidence) -> bool:
     """Whether a call has no mask, no half precision, no dimension of size 1 (it hides mistakes), and finite inputs."""
-    has_one, _ = cell.simplicity
+    has_one, *_ = cell.simplicity
     return not (has_one or cell.facts.masks or cell.facts.dtype in HALF) and _is_ordinary(cell.problem)
 
 

@@ -16,15 +16,13 @@ from conformance.deviations.nonfinite import where_added
 from conformance.diagnosis.evidence import Evidence
 from conformance.reference.simulated import Rounded, simulated
 from conformance.reference.steps import State
+from conformance.spec.materialise import HALF
 from conformance.spec.problem import Array
 from conformance.spec.rounding import round_to
 from conformance.verdicts.expectation import compare_all, expect
 
-# Dtypes to which float32 is narrowed after a matrix product, by rounding or by truncation.
-HALF = ("float16", "bfloat16")
-
 # Dtypes that results may be rounded to.
-STORED = ("float32", "float16", "bfloat16")
+STORED = ("float32", *HALF)
 # Minimum standard deviation, in tolerances, of errors that would certainly have been seen.
 CERTAIN = 4.0
 # Minimum number of elements that must show it.
@@ -163,7 +161,7 @@ class CoarserArithmetic:
         """
         if not WEIGHING.issuperset(self.fields):
             return True
-        probs = evaluate(cell.problem, cell.declared.dialect, cell.profile.score).state.probs
+        probs = _state(cell, cell.profile.score).probs
         has_others = np.asarray(_greatest(probs) <= 1.0 - ALL)
         if output == "weights" or (output == "output" and cell.problem.operator == "sdpa"):
             return np.asarray(has_others[..., None])

@@ -10,12 +10,12 @@ from typing import Protocol
 import numpy as np
 
 from conformance.bridge.contract import Facts
-from conformance.diagnosis.conditions import DIMENSIONS, Condition, always
+from conformance.diagnosis.conditions import DIMENSIONS, OF_MASKS, Condition, always
 from conformance.diagnosis.explanation import LIMIT_BITS, UNEXPLAINED, of_condition
+from conformance.spec.materialise import HALF
 from conformance.spec.problem import GRADIENT, GRADIENTS, Array, Problem
 from conformance.spec.texts import counted
 
-HALF = ["float16", "bfloat16"]
 CONTIGUOUS = "contiguous"
 # Dimensions of the same kind, which may be equal or differ.
 PAIRS = (
@@ -39,17 +39,8 @@ MISTAKEN = (
 # Dimensions that code may squeeze if they are 1.
 ONES = ("batch", "seq_len_q", "seq_len_k", "num_heads", "num_kv_heads", "head_dim")
 
-MASKS = (
-    "masks",
-    "kinds",
-    "without_kinds",
-    "slots",
-    "without_slots",
-    "elements",
-    "verbatim",
-    "mask_dims",
-    "without_mask_dims",
-)
+# The fields of a condition that are about masks.
+MASKS = OF_MASKS | {"mask_dims", "without_mask_dims"}
 
 # Requirements that conditions on the scale, the sizes or the layout already cover.
 IN_OTHER_CONDITIONS = frozenset({"scale", "grouped_heads", "value_dim", "kdim", "query_dim", "output_dim", "layout"})
@@ -81,7 +72,7 @@ def conditions(cells: Iterable[MadeCall]) -> Iterator[Condition]:
     facts = [cell.facts for cell in cells]
     for dtype in dict.fromkeys(fact.dtype for fact in facts):
         yield Condition(dtype=[dtype])
-    yield from (Condition(dtype=HALF), Condition(dtype=["float32", "float64"]))
+    yield from (Condition(dtype=[*HALF]), Condition(dtype=["float32", "float64"]))
     yield from (Condition(operator="sdpa"), Condition(operator="mha"))
     yield from (
         Condition(masks=True),

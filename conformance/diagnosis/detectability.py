@@ -206,16 +206,11 @@ def distances(problem: Problem, without: Collection[str] = ()) -> Iterator[tuple
     right = evaluate(problem, score=profile.score)
     bounds = bound_reply(right, profile)
     for deviation in (each for each in candidates(problem) if each.key not in without):
-        if not _reaches(deviation, problem):
+        if not deviation.changes(problem):
             yield deviation.key, None
             continue
         wrong = evaluate_deviations(problem, (deviation,), profile.score)
         yield deviation.key, bounds_apart(right, wrong.reply, bounds)
-
-
-def _reaches(deviation: Deviation, problem: Problem) -> bool:
-    """Whether the deviation can change anything; if it does not change the problem, no evaluation is needed."""
-    return deviation.problem is None or deviation.posed(problem) is not problem
 
 
 def bounds_apart(right: OracleAnswer, wrong: Reply, bounds: Mapping[str, Bound]) -> float:

@@ -1,9 +1,10 @@
 """Diagnoses why a subject fails: the fewest causes, over all its cells, that no conforming cell contradicts."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
+from itertools import chain, tee
 from math import inf
 from typing import Any
 
@@ -58,7 +59,7 @@ def causes_that_stand(
     for cause in sorted(causes, key=lambda cause: len(cause.cells)):
         if _is_chance(cause, [*remaining, *non_reproducible]):
             kept.remove(cause)
-            remaining = sorted((*remaining, *cause.cells), key=lambda cell: (cell.simplicity, cell.case))
+            remaining = sorted((*remaining, *cause.cells), key=lambda cell: cell.simplicity)
     return kept, remaining
 
 
@@ -216,7 +217,7 @@ def record_of(
     others: cells that were not judged, the simplest first. The record names the first of them that distinguishes two
     ties. accepts: an accepted deviation is marked if it has no condition and all its cells fail for other causes too.
     """
-    later = Later(others)
+    (later,) = tee(others, 1)  # its copies start at the first cell, and keep what one of them has reached
     record = {
         "causes": [_cause(cause, later) for cause in diagnosis.causes],
         "unexplained": [cell.case for cell in diagnosis.unexplained],
@@ -236,23 +237,7 @@ def _accepted(causes: Sequence[Cause], accepts: Accepts) -> list[Cause]:
     return [cause for cause in open_ways if not cause.guards[0].words and failing.issuperset(cause.cells)]
 
 
-class Later:
-    """Cells that are created on demand and kept."""
-
-    def __init__(self, cells: Iterable[Evidence]) -> None:
-        """Take the iterable without creating a cell."""
-        self._pending = iter(cells)
-        self._made: list[Evidence] = []
-
-    def __iter__(self) -> Iterator[Evidence]:
-        """Iterate over the cells, creating only those that are reached."""
-        yield from self._made
-        for cell in self._pending:
-            self._made.append(cell)
-            yield cell
-
-
-def _cause(cause: Cause, others: Iterable[Evidence]) -> dict[str, Any]:
+def _cause(cause: Cause, others: Iterator[Evidence]) -> dict[str, Any]:
     record = {
         **_named(cause.candidate, cause.guards, cause.cells),
         "cells": [cell.case for cell in cause.cells],
@@ -263,9 +248,9 @@ def _cause(cause: Cause, others: Iterable[Evidence]) -> dict[str, Any]:
     return record
 
 
-def _tie(cause: Cause, tie: Cause, others: Iterable[Evidence]) -> dict[str, Any]:
+def _tie(cause: Cause, tie: Cause, others: Iterator[Evidence]) -> dict[str, Any]:
     named = _named(tie.candidate, tie.guards, cause.cells)
-    separating = next((cell.case for cell in others if _distinguished(cell, cause, tie)), None)
+    separating = next((cell.case for cell in copy(others) if _distinguished(cell, cause, tie)), None)
     return named if separating is None else {**named, "separated_by": separating}
 
 
@@ -278,7 +263,7 @@ def _distinguished(cell: Evidence, one: Cause, other: Cause) -> bool:
 
 
 def _in(cell: Evidence, cause: Cause) -> Candidate:
-    return cause.candidate if cause.guards[0].holds(cell.facts, cell.problem) else Candidate()
+    return cause.candidate if cause.holds(cell) else Candidate()
 
 
 def _named(candidate: Candidate, guards: tuple[Condition, ...], cells: Sequence[Evidence]) -> dict[str, Any]:

@@ -103,14 +103,14 @@ class Evidence:
         return replace(kept, of_reply=shared.setdefault((call, reply_key(self.actual)), Remembered()))
 
     @property
-    def simplicity(self) -> tuple[bool, int]:
+    def simplicity(self) -> tuple[bool, int, str]:
         """
-        A sort key that puts the simplest call first: the one with the fewest logits.
+        A sort key that puts the simplest call first: the one with the fewest logits; of equal ones, by case.
 
         Calls with a dimension of size 1 come last, because dimensions of size 1 hide differences.
         """
         shape = self.problem.logits_shape
-        return 1 in shape, prod(shape)
+        return 1 in shape, prod(shape), self.case
 
     @property
     def excess(self) -> float:
@@ -132,8 +132,12 @@ class Evidence:
         return self.actual is not None and not any(each.float64().any() for each in self.actual.values())
 
     def under(self, change: Change) -> dict[str, str]:
-        """The declared dialect with the change applied."""
-        return self._with(self.declared.dialect, change)
+        """The declared dialect with the change, except ways that remove a parameter whose gradient is requested."""
+        changed = dict(self.declared.dialect)
+        for way in change:
+            if way[1] == CANONICAL or not self.problem.differentiated or _reaches(self.problem, way):
+                changed = taking(changed, way)
+        return changed
 
     def explained_by(self, change: Change) -> bool:
         """Whether the failing reply is within its bound under the change."""
@@ -177,9 +181,8 @@ class Evidence:
     def _contradicts(self, change: Change, taken: Change) -> bool:
         if not any(_reaches(self.problem, way) for way in change) or self._is_lost_in_nan(change):
             return False
-        both = self._with(self.under(taken), change)
         without = self.of_call.once(("reply", taken), lambda: self._reply(self.under(taken)))
-        changed = self._reply(both)
+        changed = self._reply(self.under((*taken, *change)))
         return any(
             distance(without[name], changed[name], bound) > MIN_DISTANCE
             for name, bound in self.declared.bounds.items()
@@ -208,14 +211,6 @@ class Evidence:
             for name, bound in self.declared.bounds.items()
         )
 
-    def _with(self, dialect: Dialect, change: Change) -> dict[str, str]:
-        """A dialect with a change applied, except ways that remove a parameter whose gradient is requested."""
-        changed = dict(dialect)
-        for way in change:
-            if way[1] == CANONICAL or not self.problem.differentiated or _reaches(self.problem, way):
-                changed = taking(changed, way)
-        return changed
-
     def _reply(self, dialect: Dialect) -> Reply:
         if dialect == self.declared.dialect:
             return self.declared.reply
@@ -231,7 +226,6 @@ def _reaches(problem: Problem, way: Way) -> bool:
     if slot is not None and all(operand.slot != slot for operand in problem.mask_operands):
         return False
     deviation = find(decision, name)
-    changed = deviation.posed(problem)
-    if problem.differentiated and problem.params.keys() - changed.params.keys():
+    if problem.differentiated and problem.params.keys() - deviation.posed(problem).params.keys():
         return False
-    return (deviation.problem is None or changed is not problem) and deviation.concerns(problem)
+    return deviation.changes(problem) and deviation.concerns(problem)

@@ -14,7 +14,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.deviations.catalogue import candidates, find
 from conformance.deviations.deviation import Deviation, Dialect
@@ -77,22 +76,26 @@ def taking(dialect: Dialect, way: Way) -> dict[str, str]:
 def explanation_of(way: Way, declared: Dialect) -> Explanation:
     """A way as an explanation, under a declared dialect; it need not apply to every call of its cause."""
     decision, name = way
-    if name == CANONICAL:
-        return _undone(decision, declared[decision])
-    row = find(decision, name)
-    return Explanation(decision, name, CANONICAL_NAMES.get(decision, CANONICAL), row.sentence, row.remedy, 0.0)
-
-
-def _undone(decision: str, name: str) -> Explanation:
-    """That a decision is made as usual although something else is declared."""
     canonical = CANONICAL_NAMES.get(decision, CANONICAL)
-    said = f"{sentence(decision, CANONICAL)}, although {decision}={name} is declared"
-    return Explanation(decision, canonical, name, said, f"remove {decision}={name} from the declaration", 0.0)
+    current = declared.get(decision, canonical)
+    if name != CANONICAL:
+        row = find(decision, name)
+        return Explanation(decision, name, current, row.sentence, row.remedy, 0.0)
+    said = f"{sentence(decision, CANONICAL)}, although {decision}={current} is declared"
+    return Explanation(decision, canonical, current, said, f"remove {decision}={current} from the declaration", 0.0)
 
 
-def ways(problem: Problem, declared: Dialect) -> tuple[Way, ...]:
-    """Every single deviation from the declared dialect that could change something in a call."""
-    return tuple(explanation.way for explanation, _ in alternatives(problem, declared))
+def ways(problem: Problem, declared: Dialect, among: Collection[Way] | None = None) -> Iterator[Way]:
+    """
+    Every single deviation from the declared dialect that could change something; those that undo a way come first.
+
+    among: if given, only these ways.
+    """
+    undone = ((decision, CANONICAL) for decision in declared)
+    yield from (way for way in undone if among is None or way in among)
+    for deviation in likely(problem, among):
+        if declared.get(deviation.decision) != deviation.name and deviation.changes(problem):
+            yield way_of(deviation.decision, deviation.name)
 
 
 def likely(problem: Problem, among: Collection[Way] | None = None) -> Iterator[Deviation]:
@@ -112,30 +115,6 @@ def plain_ways(problem: Problem, declared: Dialect) -> Collection[Way]:
     every = (way_of(each.decision, each.name) for each in likely(problem))
     plain = (way for way in every if prior(*way) <= FRAMEWORK_BITS)
     return dict.fromkeys((*((decision, CANONICAL) for decision in declared), *plain))
-
-
-def alternatives(
-    problem: Problem, declared: Dialect, among: Collection[Way] | None = None
-) -> Iterator[tuple[Explanation, Dialect]]:
-    """
-    Every single deviation from the declared dialect, with its dialect; those that undo a declared way come first.
-
-    among: if given, only these ways.
-    """
-    for decision, name in declared.items():
-        if among is not None and (decision, CANONICAL) not in among:
-            continue
-        yield _undone(decision, name), {d: n for d, n in declared.items() if d != decision}
-    for deviation in likely(problem, among):
-        if declared.get(deviation.decision) == deviation.name:
-            continue
-        if deviation.problem is not None and deviation.posed(problem) is problem:
-            continue
-        current = declared.get(deviation.decision, CANONICAL_NAMES.get(deviation.decision, CANONICAL))
-        yield (
-            Explanation(deviation.decision, deviation.name, current, deviation.sentence, deviation.remedy, 0.0),
-            {**declared, deviation.decision: deviation.name},
-        )
 
 
 # Class of a fail that repetition shows -> sentence; no decision explains it.
@@ -225,29 +204,23 @@ BudgetUnder = Callable[[Suspect, Dialect], float | None]
 
 
 def explain(
-    problem: Problem,
-    declared: Expectation,
-    profile: Profile,
-    actual: Mapping[str, Tensor],
-    among: Collection[Way] | None = None,
-    budget_under: BudgetUnder = Suspect.budget,
+    suspect: Suspect, among: Collection[Way] | None = None, budget_under: BudgetUnder = Suspect.budget
 ) -> tuple[Explanation, ...]:
     """
-    Every single deviation that explains `actual`, the cheapest in bits first; undoing a declared way costs nothing.
+    Every single deviation that explains a reply, the cheapest in bits first; undoing a declared way costs nothing.
 
     If the reply is not finite and should be, decisions about non-finite values come first, because any deviation that
     gives NaN explains a NaN.
 
     among: if given, only these ways are tried. budget_under: the share of the bound under a dialect.
     """
-    suspect = Suspect(problem, declared, profile, actual)
-    found = []
-    for explanation, dialect in alternatives(problem, declared.dialect, among):
-        budget = budget_under(suspect, dialect)
+    declared, found = suspect.declared.dialect, []
+    for way in ways(suspect.problem, declared, among):
+        budget = budget_under(suspect, taking(declared, way))
         if budget is not None and budget <= 1.0:
-            found.append(replace(explanation, budget=budget))
+            found.append(replace(explanation_of(way, declared), budget=budget))
     found.sort(key=lambda each: of_change((each.way,)))
-    if is_unexpectedly_infinite(declared, actual):
+    if is_unexpectedly_infinite(suspect.declared, suspect.actual):
         found.sort(key=lambda each: each.decision not in OF_NONFINITE)
     return tuple(found)
 
@@ -280,26 +253,17 @@ class Likely:
         self._fruitless = 0 if search else FRUITLESS
         self.searched = True
 
-    def explain(
-        self,
-        problem: Problem,
-        declared: Expectation,
-        profile: Profile,
-        actual: Mapping[str, Tensor],
-        *,
-        thorough: bool = False,
-    ) -> tuple[Explanation, ...]:
+    def explain(self, suspect: Suspect, *, thorough: bool = False) -> tuple[Explanation, ...]:
         """
         As the function `explain`, but deviations of kernels are tried only if `thorough`.
 
         The diagnosis tries those on a few cells. Everyday mistakes and deviations of frameworks are tried unless too
         many searches in a row found nothing.
         """
-        found = explain(problem, declared, profile, actual, self._ways, self._budget_under) if self._ways else ()
+        found = explain(suspect, self._ways, self._budget_under) if self._ways else ()
         self.searched = bool(found) or thorough
         if not found and (thorough or self._fruitless < FRUITLESS):
-            among = None if thorough else plain_ways(problem, declared.dialect)
-            found = explain(problem, declared, profile, actual, among)
+            found = explain(suspect, None if thorough else plain_ways(suspect.problem, suspect.declared.dialect))
             self._fruitless = 0 if found else self._fruitless + 1
             self.searched = self.searched or bool(found)
         self._ways.update(dict.fromkeys(each.way for each in found))

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
-from conformance.deviations.deviation import Dialect, Reply
+from conformance.deviations.deviation import Reply
 from conformance.diagnosis.explanation import Explanation, Likely
+from conformance.diagnosis.suspect import Suspect
 from conformance.spec.problem import GRADIENT, GRADIENTS, PRESENTS, Problem
 from conformance.verdicts.compare import OutputComparison
-from conformance.verdicts.expectation import Expectation, compare_all, expect, expect_reply
+from conformance.verdicts.expectation import Expectation, compare_all
 from conformance.verdicts.verdict import gravest
 
 # Features by device that were validated without a false alarm; all others are uncalibrated.
@@ -78,15 +79,6 @@ class Judgement:
     searched: bool = True
 
 
-def judge(
-    problem: Problem, dialect: Dialect, profile: Profile, actual: Mapping[str, Tensor], device: str = "cpu"
-) -> Judgement:
-    """Judge the reply `actual` to `problem` under the declared dialect and profile, and explain a failure."""
-    declared = expect(problem, dialect, profile)
-    found = judge_against(declared, lambda: expect_reply(problem, {}, profile), profile, actual)
-    return explained(found, problem, profile, actual, device)
-
-
 def judge_against(
     declared: Expectation, canonical: Callable[[], Reply], profile: Profile, actual: Mapping[str, Tensor]
 ) -> Judgement:
@@ -109,12 +101,7 @@ def judge_against(
 
 
 def explained(
-    found: Judgement,
-    problem: Problem,
-    profile: Profile,
-    actual: Mapping[str, Tensor],
-    device: str = "cpu",
-    likely: Likely | None = None,
+    found: Judgement, problem: Problem, profile: Profile, actual: Mapping[str, Tensor], device: str, likely: Likely
 ) -> Judgement:
     """
     The judgement of a failing reply with the single deviations that explain it.
@@ -124,9 +111,8 @@ def explained(
     """
     if found.verdict != "fail":
         return found
-    likely = likely or Likely()
     uncalibrated = needs_explanation(found, problem, device)
-    ways = likely.explain(problem, found.expectation, profile, actual, thorough=uncalibrated)
+    ways = likely.explain(Suspect(problem, found.expectation, profile, actual), thorough=uncalibrated)
     if ways:
         return replace(found, klass="semantic", explanation=ways[0], ties=ways[1:], searched=True)
     if uncalibrated:

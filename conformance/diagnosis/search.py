@@ -171,14 +171,12 @@ class Search:
 
     def __post_init__(self) -> None:
         self._guards = Guards(self.cells)
-        by_size = sorted(range(len(self.cells)), key=lambda n: (self.cells[n].simplicity, self.cells[n].case))
+        by_size = sorted(range(len(self.cells)), key=lambda n: self.cells[n].simplicity)
         self._open = [n for n in by_size if self.cells[n].actual is not None]
         self._conforming = [n for n in by_size if self.cells[n].actual is None]
         self._taken: dict[int, Candidate] = {}
         self._against: dict[Candidate, list[int]] = {}
-        self._unconditional: dict[Candidate, bool] = {}
         self._pair_shown: dict[tuple[int, int], bool] = {}
-        self._contradictions: dict[tuple[int, Candidate, Candidate], bool] = {}
 
     def separated(self, causes: Sequence[Cause]) -> tuple[Cause, ...]:
         """The causes with one deviation each, if that is the shorter description; else ()."""
@@ -237,10 +235,7 @@ class Search:
 
     def _is_unconditional(self, candidate: Candidate) -> bool:
         """Whether no conforming cell contradicts a candidate."""
-        if candidate not in self._unconditional:
-            against = (candidate.contradicts(self.cells[n]) for n in self._conforming)
-            self._unconditional[candidate] = not any(against)
-        return self._unconditional[candidate]
+        return not any(candidate.contradicts(self.cells[n]) for n in self._conforming)
 
     def where(self, cells: Sequence[Evidence]) -> Localisation:
         """The localisation of unexplained cells: what they have in common and conforming cells do not."""
@@ -255,7 +250,7 @@ class Search:
         """Accept given causes with their conditions, if they explain open cells and no conforming cell contradicts."""
         for each in suspects:
             shows = [n for n in self._open if self._has(each, n)]
-            against = (n for n in self._conforming if self._holds(each, n))
+            against = (n for n in self._conforming if each.holds(self.cells[n]))
             if shows and not any(each.candidate.contradicts(self.cells[n]) for n in against):
                 ties = tuple(tie for tie in each.ties if all(self._has(tie, n) for n in shows))
                 self.causes.append(replace(each, cells=tuple(self.cells[n] for n in shows), ties=ties))
@@ -280,7 +275,7 @@ class Search:
             more = [
                 n
                 for n in self._open
-                if self._holds(cause, n) and self.cells[n].loosely_conforms_under(cause.candidate.change)
+                if cause.holds(self.cells[n]) and self.cells[n].loosely_conforms_under(cause.candidate.change)
             ]
             self.causes[index] = replace(cause, cells=(*cause.cells, *(self.cells[n] for n in more)))
             self._taken |= dict.fromkeys(more, cause.candidate)
@@ -319,9 +314,9 @@ class Search:
         more = [n for n in self._open if arithmetic.resembles(self.cells[n])]
         first, *others = sorted(same, key=lambda cause: -len(cause.cells))
         found = {cell for cause in same for cell in cause.cells} | {self.cells[n] for n in more}
-        cells = tuple(sorted(found, key=lambda cell: (cell.simplicity, cell.case)))
+        cells = tuple(sorted(found, key=lambda cell: cell.simplicity))
         wide = replace(first, cells=cells)
-        if others or not all(self._holds(first, n) for n in more):
+        if others or not all(first.holds(self.cells[n]) for n in more):
             ties = (replace(tie, guards=(Condition(),), cells=cells, condition_bits=0.0) for tie in first.ties)
             explaining = tuple(tie for tie in ties if all(map(tie.candidate.explains, cells)))
             wide = replace(wide, guards=(Condition(),), ties=explaining, condition_bits=0.0)
@@ -371,7 +366,9 @@ class Search:
     def _combined(self, number: int, causes: Iterable[Cause]) -> Change:
         """The deviations of the causes whose conditions a cell meets, as far as it needs them; () if they fail."""
         cell = self.cells[number]
-        met = dict.fromkeys(way for cause in causes if self._holds(cause, number) for way in cause.candidate.change)
+        met = dict.fromkeys(
+            way for cause in causes if cause.holds(self.cells[number]) for way in cause.candidate.change
+        )
         changes = ((*met, *added) for added in ((), *((way,) for way in where_added(cell.problem))))
         found = (each for each in changes if PAIR <= len(each) == len(dict(each)) and explains(cell, each))
         return next((needed(cell, each) for each in found), ())
@@ -402,9 +399,7 @@ class Search:
             self._unite(self.causes)
 
     def _unite(self, several: Sequence[Cause]) -> None:
-        cells = sorted(
-            {cell for cause in several for cell in cause.cells}, key=lambda cell: (cell.simplicity, cell.case)
-        )
+        cells = sorted({cell for cause in several for cell in cause.cells}, key=lambda cell: cell.simplicity)
         whole = [
             each
             for each in different(fitted(cells, self.conforming_cells()))
@@ -418,10 +413,7 @@ class Search:
             self._taken |= {n: first.candidate for n, cell in enumerate(self.cells) if cell in cells}
 
     def _has(self, cause: Cause, number: int) -> bool:
-        return self._holds(cause, number) and cause.candidate.explains(self.cells[number])
-
-    def _holds(self, cause: Cause, number: int) -> bool:
-        return cause.holds(self.cells[number])
+        return cause.holds(self.cells[number]) and cause.candidate.explains(self.cells[number])
 
     def take(self, candidates: Iterable[Candidate], *, alone: bool = False) -> None:
         """
@@ -435,7 +427,10 @@ class Search:
         found = different(candidates)
         while rated := self._rated(found, alone=alone):
             whole = {each.candidate: self._with_parts(each) for each in rated}
-            gains = {each.candidate: each.worth + sum(part.bits for part in whole[each.candidate][1]) for each in rated}
+            gains = {
+                each.candidate: each.worth + sum(part.candidate.bits for part in whole[each.candidate][1])
+                for each in rated
+            }
             best = max(rated, key=lambda each: (gains[each.candidate], len(whole[each.candidate][0].shows)))
             if self._has_cheaper_twin(best, found):
                 found.remove(best.candidate)
@@ -500,8 +495,8 @@ class Search:
 
     def _explained_by_pair(self, number: int) -> bool:
         cell = self.cells[number]
-        changes = [cause.candidate.change for cause in self.causes if self._holds(cause, number)]
-        every = ways(cell.problem, cell.declared.dialect)
+        changes = [cause.candidate.change for cause in self.causes if cause.holds(self.cells[number])]
+        every = tuple(ways(cell.problem, cell.declared.dialect))
         alone = (change[0] for change in changes if len(change) == 1 and cell.distinguishes(change, ()))
         return any(True for one in alone for _ in combined_with(cell, one, every))
 
@@ -570,11 +565,8 @@ class Search:
 
     def _is_contradicted_by(self, number: int, taken: Candidate, candidate: Candidate) -> bool:
         """Whether a cell that is explained by `taken` contradicts the candidate."""
-        key = (number, taken, candidate)
-        if key not in self._contradictions:
-            cell = self.cells[number]
-            self._contradictions[key] = candidate.contradicts(cell, taken) and not candidate.explains(cell)
-        return self._contradictions[key]
+        cell = self.cells[number]
+        return candidate.contradicts(cell, taken) and not candidate.explains(cell)
 
     def _accept(self, best: _Rated, absorbed: Sequence[Cause], ties: Sequence[_Rated]) -> None:
         cells = tuple(self.cells[n] for n in best.shows)
@@ -602,6 +594,6 @@ class Search:
         more = [n for n, taken in self._taken.items() if self.cells[n] in cells]
         if not more or not all(best.candidate.explains(self.cells[n]) for n in more):
             return best, []
-        shows = tuple(sorted({*best.shows, *more}, key=lambda n: self.cells[n].simplicity))
+        shows = tuple(sorted({*best.shows, *more}, key=lambda n: self.cells[n].simplicity[:2]))
         fit = self._guards.search(shows, self._contradicting(best.candidate, frozenset(shows)))
         return (_Rated(best.candidate, shows, fit), parts) if fit.shows == shows else (best, [])

@@ -28,7 +28,7 @@ def separated(cells: Sequence[Evidence], guards: Guards, causes: Sequence[Cause]
         return ()
     separation = _Separation(cells, guards, causes)
     found = [*separation.entries(), *(cause for cause in causes if not cause.candidate.change)]
-    before, after = (sum(each.bits + each.condition_bits for each in some) for some in (causes, found))
+    before, after = (sum(each.candidate.bits + each.condition_bits for each in some) for some in (causes, found))
     return tuple(found) if separation.is_complete and after <= before else ()
 
 
@@ -55,7 +55,9 @@ class _Separation:
         return sorted(found, key=lambda cause: -len(cause.cells))
 
     def _entries(self, way: Way) -> Iterable[Cause]:
-        shows = sorted((n for n, change in self._needed.items() if way in change), key=self._simplicity)
+        shows = sorted(
+            (n for n, change in self._needed.items() if way in change), key=lambda n: self._cells[n].simplicity
+        )
         against = [n for n in self._conforming if self._cells[n].contradicts((way,))]
         against += [n for n, change in self._needed.items() if way not in change and self._lacks(n, change, way)]
         for _ in range(MAX_CONDITIONS_PER_DEVIATION):
@@ -64,10 +66,6 @@ class _Separation:
                 yield self._cause(way, fit)
             shows = [n for n in shows if n not in fit.shows]
         self.is_complete = self.is_complete and not shows
-
-    def _simplicity(self, number: int) -> tuple[tuple[bool, int], str]:
-        cell = self._cells[number]
-        return cell.simplicity, cell.case
 
     def _lacks(self, number: int, change: Change, way: Way) -> bool:
         """Whether a cell that `change` explains contradicts one more deviation."""
@@ -96,7 +94,7 @@ class _Separation:
         met = [
             way
             for cause in found
-            if cause.guards[0].holds(cell.facts, cell.problem)
+            if cause.holds(cell)
             for way in cause.candidate.change
             if not any(way[0] == needed[0] and way != needed for needed in self._needed[number])
         ]

@@ -159,10 +159,7 @@ class Suspect:
         return next((answer for answer in answers if self._near(answer.reply)), None)
 
     def _near(self, reply: Reply) -> bool:
-        for name, expected in reply.items():
-            if not _near(self.actual[name], expected.values, expected.dtype, self.declared.bounds[name]):
-                return False
-        return True
+        return all(_near(self.actual[name], each, self.declared.bounds[name]) for name, each in reply.items())
 
 
 # Cached, because a reply is compared with an answer in several ways, one after the other; `_bounds` is for its bounds.
@@ -186,16 +183,14 @@ def _rounding_results(profile: Profile, dialect: Dialect) -> Profile:
     return Profile.uniform(dtype) if UNIT[dtype] > UNIT[profile.store] else profile
 
 
-def _near(actual: Tensor, expected: np.ndarray, dtype: str, bound: Bound) -> bool:
-    if actual.shape != expected.shape or actual.dtype != dtype:
-        return False
-    got = actual.float64()
-    if not np.array_equal(np.isfinite(got), np.isfinite(expected)):
+def _near(actual: Tensor, expected: Expected, bound: Bound) -> bool:
+    got, values = actual.float64(), expected.values
+    if actual.dtype != expected.dtype or not np.array_equal(np.isfinite(got), np.isfinite(values)):
         return False
     with np.errstate(invalid="ignore"):
-        error = np.nanmax(np.abs(got - expected), initial=0.0)
-        screen = HALF_SCREEN if UNIT[dtype] > UNIT["float32"] else SCREEN
-        limit = screen * np.nanmax(np.abs(expected), initial=0.0) + np.max(bound.tolerance, initial=0.0)
+        error = np.nanmax(np.abs(got - values), initial=0.0)
+        screen = HALF_SCREEN if UNIT[expected.dtype] > UNIT["float32"] else SCREEN
+        limit = screen * np.nanmax(np.abs(values), initial=0.0) + np.max(bound.tolerance, initial=0.0)
     return bool(error <= limit)
 
 

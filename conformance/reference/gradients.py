@@ -1,7 +1,6 @@
 """The gradients of attention by reverse accumulation: exact, or with the declared roundings as noise."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -12,33 +11,15 @@ from conformance.spec.problem import GRADIENT, Array
 SCALE_TIMES = 2.0
 
 
-class Arithmetic(Protocol):
-    """The operations that may err; `field` names a rounding of the profile, a field of `Roundings`."""
+class Arithmetic:
+    """
+    The operations that may err; `field` names a rounding of the profile, a field of `Roundings`.
+
+    This is the arithmetic of the oracle, without errors. Every result but sums and products passes through `rounded`.
+    """
 
     def dot(self, one: Array, other: Array) -> Array:
         """Matrix product, accumulated."""
-
-    def total(self, terms: Array, field: str) -> Array:
-        """Sum over the last axis, which is kept with size one."""
-
-    def rounded(self, values: Array, field: str) -> Array:
-        """Round values as when they are stored."""
-
-    def exp(self, values: Array) -> Array:
-        """Exponential of values that are not much above zero."""
-
-    def tanh(self, values: Array) -> Array:
-        """Hyperbolic tangent."""
-
-    def constant(self, value: float, times: float) -> float:
-        """A scale or a softcap: one number that is rounded `times` times, with the same error everywhere."""
-
-
-class Exact:
-    """The arithmetic of the oracle, without errors. Every result but sums and products passes through `rounded`."""
-
-    def dot(self, one: Array, other: Array) -> Array:
-        """Matrix product."""
         return np.asarray(one @ other)
 
     def total(self, terms: Array, field: str) -> Array:  # noqa: ARG002 - nothing is rounded here
@@ -46,11 +27,11 @@ class Exact:
         return np.asarray(terms.sum(axis=-1, keepdims=True))
 
     def rounded(self, values: Array, field: str) -> Array:  # noqa: ARG002 - nothing is rounded here
-        """Return the values."""
+        """Round values as when they are stored."""
         return values
 
     def exp(self, values: Array) -> Array:
-        """Exponential."""
+        """Exponential of values that are not much above zero."""
         return np.asarray(self.rounded(np.exp(values), "soft"))
 
     def tanh(self, values: Array) -> Array:
@@ -58,11 +39,11 @@ class Exact:
         return np.asarray(self.rounded(np.tanh(values), "soft"))
 
     def constant(self, value: float, times: float) -> float:  # noqa: ARG002 - its only error is that of `rounded`
-        """Return the number."""
+        """A scale or a softcap: one number that is rounded `times` times, with the same error everywhere."""
         return float(self.rounded(np.asarray(value), "scale"))
 
 
-EXACT = Exact()
+EXACT = Arithmetic()
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,11 +231,11 @@ def gradients(state: State, arithmetic: Arithmetic = EXACT) -> Gradients:
     by_name = {"query": back.query, "key": gathered(state, back.key, arithmetic)}
     by_name["value"] = gathered(state, back.value, arithmetic)
     if state.problem.operator == "mha":
-        by_name = _through_projections(state, inputs, by_name, back.context, arithmetic)
+        by_name = through_projections(state, inputs, by_name, back.context, arithmetic)
     return {GRADIENT + name: array for name, array in by_name.items()}
 
 
-def _through_projections(
+def through_projections(
     state: State, inputs: dict[str, Array], heads: Gradients, context: Array, arithmetic: Arithmetic
 ) -> Gradients:
     """Compute the gradients by query, key, value and all parameters from those by the heads."""

@@ -84,29 +84,29 @@ def _after(problem: Problem, count: int) -> State:
     return STEPS[problem.operator][count - 1].apply(_after(problem, count - 1)) if count else begin(problem)
 
 
-def replace_step(steps: Steps, name: str, apply: Callable[[State], State]) -> Steps:
+def position(steps: Steps, name: str) -> int:
     """
-    Replace the function of the step `name`.
+    Return the index of the step `name`.
 
     Raises:
         KeyError: there is no such step.
     """
-    if all(step.name != name for step in steps):
-        raise KeyError(f"no step {name!r} among {', '.join(step.name for step in steps)}")
-    return tuple(Step(name, apply) if step.name == name else step for step in steps)
+    names = [step.name for step in steps]
+    if name not in names:
+        raise KeyError(f"no step {name!r} among {', '.join(names)}")
+    return names.index(name)
+
+
+def replace_step(steps: Steps, name: str, apply: Callable[[State], State]) -> Steps:
+    """Replace the function of the step `name`; KeyError as in `position`."""
+    index = position(steps, name)
+    return (*steps[:index], Step(name, apply), *steps[index + 1 :])
 
 
 def insert_after(steps: Steps, name: str, step: Step) -> Steps:
-    """
-    Insert a step after `name`.
-
-    Raises:
-        KeyError: there is no such step.
-    """
-    index = next((i for i, each in enumerate(steps) if each.name == name), None)
-    if index is None:
-        raise KeyError(f"no step {name!r} among {', '.join(each.name for each in steps)}")
-    return (*steps[: index + 1], step, *steps[index + 1 :])
+    """Insert a step after `name`; KeyError as in `position`."""
+    index = position(steps, name) + 1
+    return (*steps[:index], step, *steps[index:])
 
 
 # Steps and the dtype of the logits -> other steps.
@@ -122,10 +122,20 @@ def wrapping(name: str, change: Callable[[State, Callable[[State], State]], Stat
     """Make a steps map that replaces the function of `name`; `change` gets the state and the replaced function."""
 
     def apply(steps: Steps, _: str) -> Steps:
-        ordinary = next(step.apply for step in steps if step.name == name)
+        ordinary = steps[position(steps, name)].apply
         return replace_step(steps, name, lambda state: change(state, ordinary))
 
     return apply
+
+
+def where_present(name: str, change: StepsMap) -> StepsMap:
+    """Make a steps map that applies `change` only to steps that include one called `name`."""
+    return lambda steps, score: change(steps, score) if any(step.name == name for step in steps) else steps
+
+
+def both(first: StepsMap, second: StepsMap) -> StepsMap:
+    """Make a steps map that applies two changes in order."""
+    return lambda steps, score: second(first(steps, score), score)
 
 
 def following(name: str, label: str, apply: Callable[[State], State]) -> StepsMap:

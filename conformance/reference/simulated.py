@@ -3,13 +3,13 @@
 import numpy as np
 
 from conformance.bridge.profile import Profile
-from conformance.reference.gradients import Exact, entering, forward, gradients, heads_of, merged_output
+from conformance.reference.gradients import Arithmetic, entering, forward, gradients, heads_of, merged_output
 from conformance.reference.steps import State
 from conformance.spec.problem import Array
 from conformance.spec.rounding import round_to, truncate_to
 
 
-class Rounded(Exact):
+class Rounded(Arithmetic):
     """
     Arithmetic that rounds every result to the dtype that a profile has for it.
 

@@ -12,11 +12,10 @@ from conformance.deviations.catalogue import evaluate
 from conformance.deviations.deviation import Dialect
 from conformance.deviations.edges import causal
 from conformance.diagnosis.evidence import Evidence
-from conformance.diagnosis.judgement import judge
 from conformance.spec.problem import MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
 
-from ..problems import DIM, random_sdpa, reply_under
+from ..problems import DIM, judge, random_sdpa, reply_under
 
 # (batch, seq_len_q, seq_len_k).
 SIZES = ((2, 5, 7), (1, 5, 7), (2, 7, 7), (2, 17, 19), (1, 7, 7))

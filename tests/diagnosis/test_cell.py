@@ -5,12 +5,12 @@ import pytest
 
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
-from conformance.diagnosis.judgement import features, is_calibrated, judge
+from conformance.diagnosis.judgement import features, is_calibrated
 from conformance.spec.problem import MaskOperand, Problem
 from conformance.spec.rounding import round_to
 from conformance.verdicts.verdict import GRAVITY, gravest
 
-from ..problems import DIM, HEADS, KEYS, QUERIES, random_sdpa, reply_under
+from ..problems import DIM, HEADS, KEYS, QUERIES, judge, random_sdpa, reply_under
 
 FLOAT32 = Profile.uniform("float32")
 

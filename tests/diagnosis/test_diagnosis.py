@@ -21,7 +21,6 @@ from conformance.diagnosis.conditions import Condition, always
 from conformance.diagnosis.detectability import by_kind
 from conformance.diagnosis.diagnosis import Diagnosis, diagnose, record_of
 from conformance.diagnosis.evidence import Evidence
-from conformance.diagnosis.judgement import judge
 from conformance.diagnosis.search import Search
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
@@ -29,6 +28,7 @@ from conformance.spec.problem import MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
 from conformance.verdicts.expectation import expect
 
+from ..problems import judge
 from .judged_cells import IGNORED, REVERSED, SIZES, asked, bent, cell, flagged, padded, plain, reply, subject
 
 

@@ -11,7 +11,6 @@ from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.deviations.catalogue import evaluate
 from conformance.deviations.deviation import Dialect
-from conformance.diagnosis.judgement import judge
 from conformance.engine.environments import Machine
 from conformance.engine.judging import Judged
 from conformance.engine.logged_cell import LoggedCell, LoggedKnown, Reviewed
@@ -20,7 +19,7 @@ from conformance.gate.known_file import KnownEntry
 from conformance.spec.problem import MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
 
-from ..problems import DIM, KEYS, QUERIES, random_sdpa
+from ..problems import DIM, KEYS, QUERIES, judge, random_sdpa
 
 FLOAT32 = Profile.uniform("float32")
 TODAY = dt.date(2026, 11, 20)
