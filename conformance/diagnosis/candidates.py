@@ -192,7 +192,7 @@ class _Fit:
         wrong &= ~np.any(moved, axis=0)
         if wrong.any() and self._rest != self._suspect.declared.dialect:
             # The assumed deviations may give larger numbers than are declared, so their own tolerances count.
-            wrong &= np.abs(self._before) > MAX_UNMOVED_ERROR * self._errors.sized(self._suspect.bounds(self._rest))
+            wrong &= np.abs(self._before) > MAX_UNMOVED_ERROR * self.errors.sized(self._suspect.bounds(self._rest))
         return not wrong.any()
 
     def explains(self, numbers: Numbers) -> bool:

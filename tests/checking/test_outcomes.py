@@ -11,11 +11,10 @@ from conformance.checking.check_report import CaseOutcome, headline, outcomes
 from conformance.checking.declarations import Declared
 from conformance.checking.function_check import AcceptedFailures
 from conformance.checking.signature import Signature
-from conformance.diagnosis.judgement import judge
 from conformance.engine.judging import Judged
 from conformance.report import load_run
 
-from ..problems import random_sdpa, reply_under
+from ..problems import judge, random_sdpa, reply_under
 from ..report.build_run import RunBuilder
 
 FLOAT32 = Profile.uniform("float32")
