@@ -162,6 +162,9 @@ def named_rows() -> Iterator[tuple[str, Rows]]:
         yield f"of the first {block} queries", _by_index(2, lambda index, _, n=block: index < n)
         yield f"of queries after the first {block}", _by_index(2, lambda index, _, n=block: index >= n)
         yield f"of queries after the last full block of {block}", _after_whole(2, block)
+        yield f"of the first query of each block of {block}", _by_index(2, lambda index, _, n=block: index % n == 0)
+        yield f"of the last query of each block of {block}", _by_index(2, lambda index, _, n=block: index % n == n - 1)
+        yield f"of every second block of {block} queries", _by_index(2, lambda index, _, n=block: index // n % 2 == 1)
 
 
 def _by_index(axis: int, chosen: Callable[..., Array]) -> Rows:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations, islice
-from math import inf
+from math import inf, prod
 
 import numpy as np
 
@@ -272,6 +272,8 @@ MAX_PAIRS = 12
 # Maximum number of cells that are searched for pairs; for each combination of arguments and operator, one in half
 # precision and one in another dtype.
 MAX_PAIRED_CELLS = 8
+# Maximum number of logits that the pairs of any two deviations of a cell compute in all; the cheapest pairs come first.
+MAX_PAIRED_LOGITS = 10**8
 # Maximum number of deviations, those under which a reply is nearest, beside which a number is fitted,
 MAX_NEAREST = 3
 # and the maximum error under them, in errors under the declared dialect.
@@ -427,7 +429,8 @@ def pairs(cells: Sequence[Evidence], taken: Sequence[Cause], ways_of: WaysOf = w
         if any(cause.holds(cell) for cause in taken):
             return
         single = [way for way in every if cell.distinguishes((way,), ())]
-        yield (pair for pair in combinations(single, 2) if of_change(pair) < limit)
+        affordable = sorted((pair for pair in combinations(single, 2) if of_change(pair) < limit), key=of_change)
+        yield iter(affordable[: MAX_PAIRED_LOGITS // prod(cell.problem.logits_shape)])
         if not taken:
             suspect = _finest(cell, cells).suspect()
             nearest = _nearest(suspect, single)

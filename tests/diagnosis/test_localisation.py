@@ -64,6 +64,7 @@ TWICE = "every wrong number is 2 times the expected number"
         (in_rows((EVERY, EVERY, 0)), "in exactly the rows of the first query"),
         (in_rows((EVERY, EVERY, 4)), "in exactly the rows of the last query"),
         (in_rows((1, EVERY, 4)), "only in some of the rows of the last query"),
+        (in_rows((EVERY, EVERY, 0), (EVERY, EVERY, 4)), "in exactly the rows of the first query of each block of 4"),
         (in_rows((1,)), "in exactly the rows of the last batch element"),
         (in_rows((EVERY, slice(1, 3))), "in exactly the rows of heads after the first"),
         (in_rows((EVERY, EVERY, 3, 2), (0, 1, 4)), ""),  # rows of most queries are not reported as a place

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import inf
+from math import inf, prod
 
 import numpy as np
 import pytest
@@ -63,6 +63,13 @@ def test_a_large_call_without_a_mask_is_among_the_few_that_are_searched(monkeypa
     monkeypatch.setattr(candidates, "MAX_PAIRED_CELLS", 1)
     found = pairs([bent(padded(1, 5, 7), BY), cell(plain(2, 17, 19), BOTH)], [])
     assert BOTH in [dict(each.change) for each in found]
+
+
+def test_on_a_large_call_only_the_cheapest_pairs_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = cell(plain(2, 17, 19), BOTH)
+    assert BOTH in [dict(each.change) for each in pairs([large], [])]
+    monkeypatch.setattr(candidates, "MAX_PAIRED_LOGITS", prod(large.problem.logits_shape))  # one pair
+    assert BOTH not in [dict(each.change) for each in pairs([large], [])]
 
 
 def cause(decision: str, name: str) -> Cause:
