@@ -77,7 +77,7 @@ def test_rows_are_named_by_their_place(wrong: dict[str, Array], words: str) -> N
 
 def test_the_rows_must_hold_in_every_cell() -> None:
     one = cell(problem(), in_rows((EVERY, EVERY, 0)))
-    other = cell(problem(), in_rows((EVERY, EVERY, 4)))
+    other = cell(problem(), in_rows((EVERY, EVERY, 3)))
     assert localise([one], (), 0).rows == "of the first query"
     assert localise([one, other], (), 0).rows == ""
 
