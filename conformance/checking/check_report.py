@@ -148,7 +148,8 @@ def _called(signature: Signature) -> Iterator[str]:
     others = {role: name for role, name in signature.names.items() if role != "mask" and name not in USUAL}
     notes += [f"{name} as {role}" for role, name in others.items() if name != role]
     if signature.mask is not None and (signature.form != MaskForm() or signature.mask != "mask"):
-        notes.append(f"{signature.mask} as the mask, {_mask(signature.form)}")
+        otherwise = f" (if it is no mask: --map {signature.mask}=default)" if signature.mask_by_place else ""
+        notes.append(f"{signature.mask} as the mask, {_mask(signature.form)}{otherwise}")
     notes += [f"{signature.names[role]} always a number, because None fails" for role in signature.numbers]
     if not signature.wide:
         notes.append("value_dim = head_dim in every call, because other widths fail")

@@ -3,7 +3,7 @@
 import ast
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from conformance.checking.target import CheckError
 
@@ -55,6 +55,9 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "training": ("train", "is_training"),
     "deterministic": ("inference",),
 }
+
+# The role of an argument that keeps its default, in --map.
+DEFAULT = "default"
 
 # The name of an argument -> its role.
 ROLES = {name: role for role, aliases in ALIASES.items() for name in (role, *aliases)}
@@ -133,7 +136,8 @@ class Signature:
     every call returns this together with the output. dtypes: those to judge. refusal: what it raised in float32, if it
     takes only other dtypes. built: for a class, constructor argument -> role. method: the method to call, "" for the
     instance itself. biased: whether its projections have biases. wide: whether value_dim may differ from head_dim.
-    device: where its arrays are, "cpu" or "cuda".
+    device: where its arrays are, "cpu" or "cuda". mask_by_place: whether an argument is the mask only because it
+    follows the arrays.
     """
 
     operator: str
@@ -153,6 +157,7 @@ class Signature:
     biased: bool = True
     wide: bool = True
     device: str = "cpu"
+    mask_by_place: bool = False
 
     @property
     def is_self_attention(self) -> bool:
@@ -178,6 +183,16 @@ class Signature:
         """Return whether the function takes this role."""
         return role in self.names
 
+    def without_mask(self) -> "Signature":
+        """Return the signature in which the mask argument keeps its default."""
+        return replace(
+            self,
+            names={role: name for role, name in self.names.items() if role != "mask"},
+            placed=tuple(role for role in self.placed if role != "mask"),
+            defaults=(*self.defaults, self.names["mask"]),
+            mask_by_place=False,
+        )
+
 
 def read_signature(
     called: str,
@@ -191,19 +206,22 @@ def read_signature(
     Find the role of each parameter of a function, by its name, or by its position for the first ones.
 
     called: the name of the function. operator: default mha if `params` or `num_heads` precedes the mask, else sdpa.
-    mapping: argument -> role, which overrides the names (`--map`). layer: the function has its own weights, and may
-    take one array as query, key and value.
+    mapping: argument -> role, which overrides the names (`--map`); an argument with the role `default` keeps its
+    default. layer: the function has its own weights, and may take one array as query, key and value.
 
     Raises:
         CheckError: the function cannot be called by the convention of the operator.
     """
     given = _mapped(called, parameters, mapping or {})
-    positional = [each.name for each in parameters if each.positional]
+    kept = [name for name, role in given.items() if role == DEFAULT]
+    given = {name: role for name, role in given.items() if role != DEFAULT}
+    free = [each for each in parameters if each.name not in kept]
+    positional = [each.name for each in free if each.positional]
     operator = operator or infer_operator(positional)
     arrays = CONVENTIONS[operator][:-1]
     if layer:
-        arrays = _arrays_of_layer(parameters, given)
-    roles = _by_name(parameters, given, arrays)
+        arrays = _arrays_of_layer(free, given)
+    roles = _by_name(free, given, arrays)
     _by_position(roles, positional, arrays)
     if missing := [role for role in arrays if role not in roles.values()]:
         raise CheckError(
@@ -211,7 +229,7 @@ def read_signature(
             f"{_convention(operator, called)}; name the argument for its {missing[0]} with "
             f"--map ARGUMENT={missing[0]}, or check a wrapper of {called} that is called in this way"
         )
-    _unnamed_mask(roles, parameters)
+    by_place = _unnamed_mask(roles, free)
     rest = [each for each in parameters if each.name not in roles]
     _refuse_required(called, rest, operator)
     return Signature(
@@ -220,6 +238,7 @@ def read_signature(
         placed=_positional(parameters, roles, arrays),
         defaults=tuple(each.name for each in rest),
         kept=tuple(roles[each.name] for each in parameters if each.name in roles and each.has_choice),
+        mask_by_place=by_place,
     )
 
 
@@ -268,7 +287,7 @@ def _mapped(called: str, parameters: Sequence[Parameter], mapping: Mapping[str, 
     for name, role in mapping.items():
         if name not in names:
             raise CheckError(f"--map {name}={role}: {called} has no argument {name}; it has {', '.join(names)}")
-        if role not in ALIASES:
+        if role not in (*ALIASES, DEFAULT):
             raise CheckError(f"--map {name}={role}: there is no role {role}{_hint(role)}")
     return dict(mapping)
 
@@ -299,16 +318,22 @@ def _by_position(roles: dict[str, str], positional: Sequence[str], arrays: Seque
             roles[free[0]] = role
 
 
-def _unnamed_mask(roles: dict[str, str], parameters: Sequence[Parameter]) -> None:
-    """Assign the mask role to the argument that follows the arrays, if its default is None or absent."""
+def _unnamed_mask(roles: dict[str, str], parameters: Sequence[Parameter]) -> bool:
+    """
+    Assign the mask role to the argument that follows the arrays, if its default is None or absent.
+
+    Return whether there is such an argument.
+    """
     if "mask" in roles.values():
-        return
+        return False
     after = next((each for each in parameters if each.positional and each.name not in roles), None)
     first = next(
         (each for each in parameters if roles.get(each.name) not in (*CONVENTIONS["mha"][:-1], "inputs")), None
     )
-    if after is not None and after is first and after.default in (None, "None"):
-        roles[after.name] = "mask"
+    if after is None or after is not first or after.default not in (None, "None"):
+        return False
+    roles[after.name] = "mask"
+    return True
 
 
 def _ordered(names: Mapping[str, str], arrays: Sequence[str]) -> dict[str, str]:

@@ -123,7 +123,9 @@ class Trial:
             if found:
                 best = next((each for each in found if self._is_near(each, sizes)), found[0])
                 form, wide = self._form(best, sizes), self._is_wide(best, sizes)
-                return replace(best, form=form, wide=wide), failures, tried
+                if form is None and best.mask_by_place and best.placed[-1] == "mask":
+                    best = best.without_mask()
+                return replace(best, form=form or MaskForm(), wide=wide), failures, tried
         return None, failures, tried
 
     def _taken(self, signature: Signature) -> tuple[str, ...]:
@@ -259,8 +261,12 @@ class Trial:
             return False
         return True
 
-    def _form(self, signature: Signature, sizes: Mapping[str, int]) -> MaskForm:
-        """Return the form of the mask argument: the first axes with which a boolean or an additive mask works."""
+    def _form(self, signature: Signature, sizes: Mapping[str, int]) -> MaskForm | None:
+        """
+        Return the form of the mask argument: the first axes with which a boolean or an additive mask works.
+
+        None if no call with a mask returns an output of the right shape.
+        """
         if not signature.has("mask"):
             return MaskForm()
         for axes in FORMS:
@@ -269,7 +275,7 @@ class Trial:
             if boolean is not None or added is not None:
                 named = signature.framework == "numpy" and signature.mask == "mask"
                 return MaskForm(axes, bool(boolean) or not added or named, bool(added) and not named)
-        return MaskForm()
+        return None
 
     def _hides(
         self, signature: Signature, sizes: Mapping[str, int], axes: Sequence[str], *, added: bool
@@ -291,6 +297,7 @@ class Trial:
         outputs = []
         for moved in (0.0, 1.0):
             result = self._reply(signature, sizes, {"mask": mask, "moved": moved})
+            self._returning(signature, result, sizes)
             parts = layouts.parts(result, 2) if layouts.is_tuple(result) else (result,)
             outputs.append(layouts.output(parts[0]).float64())
         if signature.is_self_attention:  # the moved position is a query too

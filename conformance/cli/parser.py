@@ -178,8 +178,8 @@ def add_check(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="ARGUMENT=ROLE",
-        help="the role of an argument, such as my_mask=mask for a mask called my_mask; docs/check.md lists the roles; "
-        "may be repeated",
+        help="the role of an argument, such as my_mask=mask for a mask called my_mask, or slopes=default for an argument "
+        "that keeps its default; docs/check.md lists the roles; may be repeated",
     )
     parser.add_argument(
         "--dtype",

@@ -89,6 +89,27 @@ def test_a_number_is_measured_beside_a_mistake_that_makes_the_numbers_large(chec
     ]
 
 
+BY_PLACE = """
+import numpy as np
+
+def attend(query, key, value, block_table=None, is_causal=False):
+    assert block_table is None
+    logits = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
+    if is_causal:
+        logits = np.where(np.tri(*logits.shape[-2:], dtype=bool), logits, -np.inf)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ value
+"""
+
+
+def test_the_argument_after_the_arrays_is_no_mask_if_every_call_with_one_fails(checked: Check, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(BY_PLACE, encoding="utf-8")
+    done = checked(f"{tmp_path}/mine.py:attend", "shapes/cross*", "causal/square*")
+    assert done.decision.conforms
+    assert "left at the default, because check does not know the argument: block_table" in done.notes
+    assert "it takes no attention mask, so cases that need one are left out" in done.notes
+
+
 def test_a_flag_that_is_ignored_is_named(checked: Check) -> None:
     assert sentences(checked("checked_sdpa:causal_ignored", "causal/*")) == ["it ignores the causal argument"]
 

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -12,10 +13,10 @@ from conformance.checking.target import CheckError
 from conformance.engine.adapter_facts import parse_slots
 
 
-def signature(arguments: str, operator: str | None = None) -> Signature:
+def signature(arguments: str, operator: str | None = None, mapping: Mapping[str, str] | None = None) -> Signature:
     (definition,) = ast.parse(f"def attend({arguments}): ...").body
     assert isinstance(definition, ast.FunctionDef)
-    return read_signature(definition.name, parameters_of(definition), operator)
+    return read_signature(definition.name, parameters_of(definition), operator, mapping)
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,19 @@ def test_operator_and_mask_are_read_from_the_arguments(
 ) -> None:
     read = signature(arguments)
     assert (read.operator, read.mask, "mask" in read.by_name) == (operator, mask, by_name)
+
+
+def test_an_argument_that_is_the_mask_only_by_its_place_is_marked() -> None:
+    assert signature("q, k, v, slopes=None").mask_by_place
+    assert not signature("q, k, v, attn_mask=None").mask_by_place
+    assert not signature("q, k, v, scale=None").mask_by_place
+
+
+def test_an_argument_can_be_left_at_its_default() -> None:
+    read = signature("q, k, v, slopes=None, is_causal=False", mapping={"slopes": "default"})
+    assert (read.mask, read.defaults, read.placed) == (None, ("slopes",), ("query", "key", "value"))
+    with pytest.raises(CheckError, match="attend needs an argument 'slopes' that check does not know"):
+        signature("q, k, v, slopes", mapping={"slopes": "default"})
 
 
 def test_the_operator_can_be_said() -> None:
