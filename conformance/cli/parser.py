@@ -178,7 +178,7 @@ def add_check(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="ARGUMENT=ROLE",
-        help="the role of an argument, such as my_mask=mask for a mask called my_mask, or slopes=default for an argument "
+        help="the role of an argument, such as my_mask=mask for a mask called my_mask, or slopes=default for one "
         "that keeps its default; docs/check.md lists the roles; may be repeated",
     )
     parser.add_argument(
