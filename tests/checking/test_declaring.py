@@ -18,11 +18,11 @@ def test_a_decision_is_part_of_the_dialect() -> None:
     assert declared("fully_masked_row=nan") == Declared({"fully_masked_row": "nan"})
 
 
-@pytest.mark.parametrize("name", ["zero", "canonical"])
-def test_canonical_is_pinned_down(name: str) -> None:
-    found = declared(f"fully_masked_row={name}")
-    assert found.dialect == {}
-    assert found.pins("fully_masked_row")
+@pytest.mark.parametrize("word", ["fully_masked_row=zero", "fully_masked_row=canonical", "polarity[mask]=attend"])
+def test_canonical_is_pinned_down(word: str) -> None:
+    found = declared(word)
+    assert (found.dialect, found.polarity) == ({}, {})
+    assert found.pins(word.partition("=")[0])
 
 
 def test_what_true_means_is_for_the_caller() -> None:
@@ -33,11 +33,14 @@ def test_what_true_means_is_for_the_caller() -> None:
     ("word", "said"),
     [
         ("fully_masked_row", "--declare fully_masked_row: expected DECISION=NAME"),
-        ("fully_masked_row=nul", "--declare fully_masked_row=nul: expected one of nan, uniform"),
-        ("fully_masked_row=nul", "(or zero)"),
+        ("fully_masked_row=nul", "--declare fully_masked_row=nul: expected one of zero, nan, uniform, unmasked"),
+        ("polarity[mask]=ignor", "--declare polarity[mask]=ignor: expected attend or ignore"),
+        ("dead_row=canonical", "there is no decision 'dead_row'"),
+        ("polarity[maks]=attend", "the function has no mask argument maks; its mask arguments are mask"),
+        ("polarity=canonical", "name the mask argument, as in polarity[mask]=canonical"),
         ("dead_row=nan", "there is no decision 'dead_row'"),
         ("polarity[maks]=ignore", "the function has no mask argument maks; its mask arguments are mask"),
-        ("softmax_axis=queries", "diagnosed but not declared"),
+        ("softmax_axis=queries", "it can name this as a cause, but you cannot declare it"),
     ],
 )
 def test_what_is_refused_says_why(word: str, said: str) -> None:

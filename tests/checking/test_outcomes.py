@@ -85,6 +85,12 @@ def test_what_no_cause_explains_says_what_happened_in_this_case(builder: RunBuil
     assert found["a/b"].text.splitlines() == [first, "in this case: output: 7 elements", "rerun: check -k a/b"]
 
 
+def test_an_exception_without_a_message_is_named_once(builder: RunBuilder) -> None:
+    raised = {"type": "AssertionError", "message": "AssertionError", "traceback": "", "stage": "call"}
+    builder.cell("a/b", FORMS[0], "error", error=raised, rejected=True)
+    assert told(builder).text == "error: AssertionError (1 case)\nrerun: check -k a/b"
+
+
 def test_what_has_no_verdict_is_not_accepted(builder: RunBuilder) -> None:
     builder.gate = {"incomplete": ["the worker died 3 times"]}
     outcome = told(builder)
