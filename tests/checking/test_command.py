@@ -112,6 +112,10 @@ def test_the_example_conforms_once_corrected(tmp_path: Path) -> None:
         (["checked_sdpa.py:rihgt"], "did you mean right?"),
         (["checked_sdpa.py:right", "--declare", "dead=nan"], "there is no decision 'dead'"),
         (["checked_sdpa.py:right", "--operator", "sdap"], "invalid choice: 'sdap'"),
+        (
+            ["checked_sdpa.py:right", "--out", "checked_sdpa.py/out"],
+            "the folder checked_sdpa.py/out cannot be written: Not a directory; nothing was run: choose another --out",
+        ),
     ],
 )
 def test_wrong_usage_says_what_is_wrong_and_leaves_nothing(tmp_path: Path, arguments: list[str], said: str) -> None:
