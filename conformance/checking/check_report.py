@@ -232,6 +232,8 @@ def headline(given: str, run: Run, causes: tuple[CheckCause, ...], *, conforms: 
         return f"{given} conforms: {calls}{out}; {share}."
     if causes:
         return f"{given} does not conform: {_found(causes)} in {calls}."
+    if judged and not run.rejected and run.footer is not None and not run.footer.gate.incomplete:
+        return f"{given} is not accepted: {calls}, all of which conform; see below."
     if judged and not run.rejected:
         return f"{given} was judged on too few cases: {calls}, all of which conform; {share}; see below."
     return f"{given} was not judged{' to the end' if judged else ''}: see below."

@@ -45,7 +45,7 @@ from conformance.engine.run_header import case_records, header
 from conformance.engine.runlog import LOG, RunLog, RunLogError
 from conformance.engine.second_look import Closeness
 from conformance.engine.session import Session
-from conformance.gate.decision import Decision, decide
+from conformance.gate.decision import Decision, Objections, decide
 from conformance.gate.known import Known
 from conformance.gate.run_ending import Clock, ending, finish
 from conformance.report import Run, write_reports
@@ -224,12 +224,12 @@ def see_writable_folder(folder: Path) -> None:
         ) from error
 
 
-# Given whether every case was asked, it returns further reasons to reject the check, as sentences.
-FurtherProblems = Callable[[bool], Sequence[str]]
+# Given whether every case was asked, it returns what the comparison with a baseline objects to.
+FurtherProblems = Callable[[bool], Objections]
 
 
 def check(
-    request: CheckRequest, folder: Path, watch: RunListener, further_problems: FurtherProblems = lambda _: ()
+    request: CheckRequest, folder: Path, watch: RunListener, further_problems: FurtherProblems = lambda _: Objections()
 ) -> Checked:
     """
     Judge the function, and write the run folder.
@@ -311,8 +311,15 @@ def _finished(
         stopped = True
     known = Known((), dt.datetime.now(tz=dt.UTC).date())
     little = too_little(session.logged_cells, request.min_judged) if request.is_whole and not stopped else ()
-    problems = further_problems(request.is_whole and not stopped)
-    decision = decide(session.cells, [*session.missing, *little], problems, known.record(whole=False), stopped=stopped)
+    found = further_problems(request.is_whole and not stopped)
+    decision = decide(
+        session.cells,
+        [*session.missing, *little],
+        found.rejected,
+        known.record(whole=False),
+        uncompared=found.uncompared,
+        stopped=stopped,
+    )
     finish(session, decision, clock)
     run = write_reports(session.folder)
     named = {case for finding in findings(run) if finding.explained for case, _ in finding.cells}
