@@ -78,6 +78,16 @@ def read_declared(pairs: Mapping[str, str], slots: Iterable[str], example: Probl
     return Declared(dialect, canonical, polarity)
 
 
+def is_declarable(decision: str, name: str, example: Problem) -> bool:
+    """Return whether a deviation from canonical can be declared; example: any problem of the operator."""
+    slot = slot_of(decision)[1]
+    try:
+        _check(decision, name, () if slot is None else (slot,), example)
+    except CheckError:
+        return False
+    return not _is_canonical(decision, name)
+
+
 def _is_canonical(decision: str, name: str) -> bool:
     return name in (CANONICAL, CANONICAL_NAMES.get(decision), way_name(decision, CANONICAL))
 

@@ -25,7 +25,7 @@ from conformance.checking.check_report import (
     too_little,
     varying_notes,
 )
-from conformance.checking.declarations import Declared, read_declared
+from conformance.checking.declarations import Declared, is_declarable, read_declared
 from conformance.checking.drop_in import adapt_drop_in, find_drop_in
 from conformance.checking.observation import Varying, is_accepted, settle, write_adapter
 from conformance.checking.preflight import Calling, Inspection, inspecting, preflight
@@ -55,6 +55,7 @@ from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
 from conformance.spec.mistakes import covered, old_name_note
 from conformance.spec.old_names import current_value
+from conformance.spec.problem import Problem
 from conformance.spec.texts import NOT_A_TIME_LIMIT, are, counted, is_time_limit
 
 # Decisions about NaN and infinities in the inputs.
@@ -177,22 +178,32 @@ class CheckRequest:
 
 @dataclass(frozen=True)
 class Checked:
-    """A finished check; notes: how the function was called and what was observed, as sentences."""
+    """
+    A finished check.
+
+    notes: how the function was called and what was observed, as sentences. example: any problem of the operator.
+    """
 
     request: CheckRequest
     run: Run
     decision: Decision
     notes: tuple[str, ...]
+    example: Problem
 
     @property
     def causes(self) -> tuple[CheckCause, ...]:
         """Return the causes of rejected verdicts."""
-        return causes(findings(self.run))
+        return causes(findings(self.run), self._is_declarable)
 
     @property
     def outcomes(self) -> dict[str, CaseOutcome]:
         """Return the outcome of each case."""
-        return outcomes(self.run, self.request.rerun)
+        return outcomes(self.run, self.request.rerun, self._is_declarable)
+
+    def _is_declarable(self, decision: str, name: str) -> bool:
+        """Return whether a decision that is not declared yet can be; with --as the subject says what is meant."""
+        given = self.request
+        return not given.like and decision not in given.declare and is_declarable(decision, name, self.example)
 
     def lines(self) -> list[str]:
         """Return the lines to print: whether the function conforms, the causes if not, and the notes."""
@@ -333,7 +344,7 @@ def _finished(
         *dtype_notes((dtypes[case], cell.verdict) for (case, _), cell in run.judged.items()),
     )
     notes = (*begun.notes, *further, *unsettled, *alternatives.notes())
-    return Checked(request, run, decision, notes)
+    return Checked(request, run, decision, notes, materialise(begun.cases[0]))
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,9 @@ def test_the_example_is_written_once_and_its_mistake_is_named(ended: Callable[[s
     assert written.returncode == 0
     assert written.stdout.splitlines()[-1] == command
     assert done.returncode == 1
-    first, cause_line, fix, again, *_ = done.stdout.splitlines()
+    first, cause_line, fix, intended, again, *_ = done.stdout.splitlines()
+    declared = {"sdpa": "'polarity[mask]=ignore'", "mha": "head_split=interleaved"}[operator]
+    assert intended == f"   if intended: --declare {declared}"
     assert first.startswith(f"{shlex.split(command)[-1]} does not conform: 1 cause in ")
     assert cause_line.startswith(f"1. it {cause} (")
     assert fix.startswith("   workaround: ")

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from conformance.checking.declarations import Declared, parse_pairs, read_declared
+from conformance.checking.declarations import Declared, is_declarable, parse_pairs, read_declared
 from conformance.checking.function_check import load_cases
 from conformance.checking.target import CheckError
 from conformance.spec.materialise import materialise
@@ -51,6 +51,20 @@ def test_what_is_refused_says_why(word: str, said: str) -> None:
 def test_a_decision_cannot_be_declared_twice() -> None:
     with pytest.raises(CheckError, match="--declare scale is given twice"):
         parse_pairs(["scale=none", "scale=ignored"])
+
+
+@pytest.mark.parametrize(
+    ("decision", "name", "can_be"),
+    [
+        ("polarity[mask]", "ignore", True),
+        ("fully_masked_row", "nan", True),
+        ("softmax_axis", "queries", False),
+        ("fully_masked_row", "canonical", False),
+        ("nonsense", "nan", False),
+    ],
+)
+def test_what_can_be_declared_is_known(decision: str, name: str, can_be: bool) -> None:  # noqa: FBT001
+    assert is_declarable(decision, name, materialise(load_cases("sdpa")[0])) is can_be
 
 
 def test_an_old_name_is_declared_as_the_new_one() -> None:
