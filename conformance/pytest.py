@@ -111,11 +111,8 @@ def _read_arguments(
         raise pytest.Collector.CollectError(
             f"{test.name}: there is no option {unknown[0]}, only {', '.join(sorted(known))}"
         )
-    if not 0 <= min_judged <= 1:
-        raise pytest.Collector.CollectError(f"{test.name}: min_judged is a share from 0 to 1, not {min_judged}")
-    of_cases = {name: value for name, value in options.items() if name in inspect.signature(cases_of).parameters}
     try:
-        ids = cases_of(function, **of_cases)
+        ids = cases_of(function, min_judged=min_judged, **options)
     except CheckError as error:
         raise pytest.Collector.CollectError(f"{test.name}: {error}") from None
     if target_of(function).path == test.path:

@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -13,10 +14,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from conformance.checking.check_report import CaseOutcome, CheckCause
-from conformance.checking.function_check import MIN_JUDGED, TIMEOUT, Checked, CheckRequest, chosen_cases
+from conformance.checking.function_check import MIN_JUDGED, TIMEOUT, Checked, chosen_cases, see_writable_folder
 from conformance.checking.function_check import check as judge
-from conformance.checking.preflight import Calling
-from conformance.checking.target import CheckError, target_of
+from conformance.checking.request_options import request_of
+from conformance.checking.target import CheckError
 from conformance.disk import write_whole
 from conformance.engine.cell_records import RunListener
 
@@ -65,34 +66,36 @@ def check(
     cases: Sequence[str] = (),
     timeout: float = TIMEOUT,
     min_judged: float = MIN_JUDGED,
-    out: Path | None = None,
+    out: str | os.PathLike[str] | None = None,
 ) -> Result:
     """
     Judge a function that is defined at the top level of a file (docs/check.md).
 
     like: the subject that it replaces, such as "torch.sdpa". declare: decision -> name. profile, operator,
     framework, layout, device: as the options of the command. mapping: argument -> role, as --map. dtypes, cases:
-    names of dtypes and globs of cases to which the check is limited. timeout: seconds that one call may take.
-    min_judged: minimum share of the cases that must be judged, from 0 to 1. out: the run folder; by default a
-    temporary one, which is kept only if the function does not conform.
+    names of dtypes and globs of cases to which the check is limited; a string is a list of one. timeout: seconds that
+    one call may take. min_judged: minimum share of the cases that must be judged, from 0 to 1. out: the run folder; by
+    default a temporary one, which is kept only if the function does not conform.
 
     Raises:
-        CheckError: the function cannot be checked.
+        CheckError: an option is wrong, or the function cannot be checked.
     """
-    calling = Calling(operator, framework, layout, device, dict(mapping or {}))
-    request = CheckRequest(
-        target_of(function),
+    request = request_of(
+        function,
         like,
-        calling,
-        profile,
-        dict(declare or {}),
-        tuple(cases),
-        tuple(dtypes),
-        timeout,
-        min_judged,
+        declare=declare,
+        profile=profile,
+        mapping=mapping,
+        dtypes=dtypes,
+        cases=cases,
+        timeout=timeout,
+        min_judged=min_judged,
+        operator=operator,
+        framework=framework,
+        layout=layout,
+        device=device,
     )
-    folder = out or Path(tempfile.mkdtemp(prefix="conformance-check-"))
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = _made(out)
     try:
         checked = _outside_loops(lambda: judge(request, folder, RunListener()))
     except BaseException:
@@ -105,23 +108,31 @@ def check(
     return result
 
 
-def cases_of(
-    function: Callable[..., Any],
-    like: str | None = None,
-    *,
-    operator: str | None = None,
-    mapping: Mapping[str, str] | None = None,
-    dtypes: Sequence[str] = (),
-    cases: Sequence[str] = (),
-) -> tuple[str, ...]:
+def _made(out: str | os.PathLike[str] | None) -> Path:
+    """
+    Create the run folder: a temporary one if none is named.
+
+    Raises:
+        CheckError: it is not a path, or the folder cannot be written.
+    """
+    if out is None:
+        return Path(tempfile.mkdtemp(prefix="conformance-check-"))
+    if not isinstance(out, str | os.PathLike):
+        raise CheckError(f"out is the path of a folder, not {out!r}")
+    see_writable_folder(Path(out))
+    return Path(out)
+
+
+def cases_of(function: Callable[..., Any], like: str | None = None, **options: Any) -> tuple[str, ...]:
     """
     Return the ids of the cases that `check` asks of a function; a function written with `def` is not called for this.
 
+    options: those of `check`, except `out`.
+
     Raises:
-        CheckError: the signature is not usable, or no case matches.
+        CheckError: an option is wrong, the signature is not usable, or no case matches.
     """
-    calling = Calling(operator, mapping=dict(mapping or {}))
-    request = CheckRequest(target_of(function), like, calling, globs=tuple(cases), dtypes=tuple(dtypes))
+    request = request_of(function, like, **options)
     return tuple(case.id for case in _outside_loops(lambda: chosen_cases(request)))
 
 
@@ -138,7 +149,7 @@ def _outside_loops(work: Callable[[], Made]) -> Made:
         return executor.submit(work).result()
 
 
-def _remove(folder: Path, out: Path | None) -> None:
+def _remove(folder: Path, out: str | os.PathLike[str] | None) -> None:
     if out is None:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,6 +1,7 @@
 """The report of a check: its causes, the lines on the terminal, and the outcome of each case."""
 
 import re
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -26,7 +27,8 @@ class CheckCause:
 
     kind: the verdict, and the class of a fail. sentence: what the function does, to follow "it", if a decision explains
     it; else what happened. remedy: the fix at the call site, or "". count: the number of verdicts. case: an example.
-    ambiguous: other causes that explain the verdicts equally well, as sentences.
+    ambiguous: other causes that explain the verdicts equally well, as sentences. declare: the DECISION=NAME that would
+    require this behaviour, if it can be declared.
     """
 
     kind: str
@@ -36,6 +38,7 @@ class CheckCause:
     count: int
     case: str
     ambiguous: tuple[str, ...] = ()
+    declare: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         if self.explained:
@@ -45,31 +48,49 @@ class CheckCause:
         return self.sentence if self.sentence.startswith(self.kind) else f"{self.kind}: {self.sentence}"
 
 
-def causes(found: Iterable[Finding]) -> tuple[CheckCause, ...]:
+# Given a decision and a name, it returns whether `--declare` accepts them.
+Declarable = Callable[[str, str], bool]
+
+
+def nothing_declarable(_decision: str, _name: str) -> bool:
+    """Say that nothing can be declared."""
+    return False
+
+
+def causes(found: Iterable[Finding], declarable: Declarable = nothing_declarable) -> tuple[CheckCause, ...]:
     """
     Join equal findings into causes; findings without a cause are equal if they differ in numbers only.
 
     A function is judged twice: with each mask in its own argument, and in the dense form with all masks in one.
     """
-    return tuple(sorted(_joined(found).values(), key=lambda cause: (not cause.explained, -cause.count)))
+    return tuple(sorted(_joined(found, declarable).values(), key=lambda cause: (not cause.explained, -cause.count)))
 
 
-def causes_of(found: Iterable[Finding]) -> dict[Key, list[CheckCause]]:
+def causes_of(found: Iterable[Finding], declarable: Declarable = nothing_declarable) -> dict[Key, list[CheckCause]]:
     """Return the causes of each rejected verdict, among those that `causes` returns."""
     found = tuple(found)
-    joined = _joined(found)
+    joined = _joined(found, declarable)
     causes: dict[Key, list[CheckCause]] = {}
     for key, cause in ((key, joined[_key(each)]) for each in found for key in each.cells):
         causes.setdefault(key, []).append(cause)
     return causes
 
 
-def _joined(found: Iterable[Finding]) -> dict[tuple[str, str], CheckCause]:
+def _joined(found: Iterable[Finding], declarable: Declarable) -> dict[tuple[str, str], CheckCause]:
     joined: dict[tuple[str, str], CheckCause] = {}
     for each in found:
         cause = CheckCause(
-            each.kind, each.full_sentence, each.remedy, each.explained, each.count, each.example[0], each.ambiguous
+            each.kind,
+            each.full_sentence,
+            each.remedy,
+            each.explained,
+            each.count,
+            each.example[0],
+            each.ambiguous,
+            tuple(f"{decision}={name}" for decision, name in each.ways if declarable(decision, name)),
         )
+        if len(cause.declare) < len(each.ways):  # all of them or none
+            cause = replace(cause, declare=())
         key = _key(each)
         before = joined.get(key)
         joined[key] = cause if before is None else replace(before, count=before.count + cause.count)
@@ -233,6 +254,8 @@ def headline(given: str, run: Run, causes: tuple[CheckCause, ...], *, conforms: 
         return f"{given} conforms: {calls}{out}; {share}."
     if causes:
         return f"{given} does not conform: {_found(causes)} in {calls}."
+    if judged and not run.rejected and run.footer is not None and not run.footer.gate.incomplete:
+        return f"{given} is not accepted: {calls}, all of which conform; see below."
     if judged and not run.rejected:
         return f"{given} was judged on too few cases: {calls}, all of which conform; {share}; see below."
     return f"{given} was not judged{' to the end' if judged else ''}: see below."
@@ -287,7 +310,9 @@ def report_text(cause: CheckCause, again: str, noun: str = "verdict") -> list[st
     """Return the lines about one cause; noun: what `cause.count` counts."""
     what_to_do = [advice(cause.remedy)] if cause.remedy else []
     ties = [f"equally possible: {other}" for other in cause.ambiguous[:MAX_TIES]]
-    return [f"{cause} ({counted(cause.count, noun)})", *what_to_do, f"rerun: {again}", *ties]
+    options = " ".join(f"--declare {shlex.quote(each)}" for each in cause.declare)
+    intended = [f"if intended: {options}"] if options else []
+    return [f"{cause} ({counted(cause.count, noun)})", *what_to_do, *intended, f"rerun: {again}", *ties]
 
 
 DECLINED = "unsupported"
@@ -316,12 +341,14 @@ class CaseOutcome:
         return self.verdict not in (*UNJUDGED, MISSING)
 
 
-def outcomes(run: Run, again: Callable[[str], str]) -> dict[str, CaseOutcome]:
+def outcomes(
+    run: Run, again: Callable[[str], str], declarable: Declarable = nothing_declarable
+) -> dict[str, CaseOutcome]:
     """Return the outcome of each case; again: returns the command that checks one case again."""
     cells: dict[str, list[LoggedCell]] = {name: [] for name in run.header.cases}
     for cell in run.cells.values():
         cells[cell.case].append(cell)
-    where = _by_cases(causes_of(findings(run)))
+    where = _by_cases(causes_of(findings(run), declarable))
     return {name: _outcome(run, some, where, again(name)) for name, some in cells.items()}
 
 

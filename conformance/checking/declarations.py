@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from conformance.bounds.outputs import UnderivedBound
 from conformance.bridge.profile import Profile
 from conformance.checking.target import CheckError
-from conformance.deviations.catalogue import find
+from conformance.deviations.catalogue import find, names_of
 from conformance.deviations.names import CANONICAL_NAMES, slot_of
+from conformance.diagnosis.explanation import CANONICAL
+from conformance.report.probe_report import way_name
 from conformance.spec.old_names import current_value
 from conformance.spec.problem import Problem
+from conformance.spec.texts import one_of
 from conformance.verdicts.expectation import expect
 
 
@@ -64,9 +67,9 @@ def read_declared(pairs: Mapping[str, str], slots: Iterable[str], example: Probl
     pairs = {decision: current_value(decision, name) for decision, name in pairs.items()}
     canonical = tuple(decision for decision, name in pairs.items() if _is_canonical(decision, name))
     for decision, name in pairs.items():
+        _check(decision, name, tuple(slots), example)
         if decision in canonical:
             continue
-        _check(decision, name, tuple(slots), example)
         family, slot = slot_of(decision)
         if slot is not None and family == "polarity":
             polarity[slot] = name
@@ -75,23 +78,34 @@ def read_declared(pairs: Mapping[str, str], slots: Iterable[str], example: Probl
     return Declared(dialect, canonical, polarity)
 
 
+def is_declarable(decision: str, name: str, example: Problem) -> bool:
+    """Return whether a deviation from canonical can be declared; example: any problem of the operator."""
+    slot = slot_of(decision)[1]
+    try:
+        _check(decision, name, () if slot is None else (slot,), example)
+    except CheckError:
+        return False
+    return not _is_canonical(decision, name)
+
+
 def _is_canonical(decision: str, name: str) -> bool:
-    return name in (CANONICAL_NAMES.get(decision), "canonical")
+    return name in (CANONICAL, CANONICAL_NAMES.get(decision), way_name(decision, CANONICAL))
 
 
 def _check(decision: str, name: str, slots: tuple[str, ...], example: Problem) -> None:
+    names = names_of(decision)
     try:
-        find(decision, name)
-        expect(example, {decision: name}, Profile.ordinary(example.dtype))
+        if not (names and _is_canonical(decision, name)):
+            find(decision, name)
+            expect(example, {decision: name}, Profile.ordinary(example.dtype))
     except KeyError as error:
         if "[" in error.args[0] and "[" not in decision and slots:
             raise CheckError(
                 f"--declare {decision}={name}: name the mask argument, as in {decision}[{slots[0]}]={name}"
             ) from None
-        also = f" (or {CANONICAL_NAMES[decision]})" if decision in CANONICAL_NAMES else ""
-        raise CheckError(
-            f"--declare {decision}={name}: {re.sub('^no deviation .*?: ', '', error.args[0])}{also}"
-        ) from None
+        choices = f"expected {one_of([way_name(decision, CANONICAL), *names])}" if names else ""
+        said = choices or re.sub("^no deviation .*?: ", "", error.args[0])
+        raise CheckError(f"--declare {decision}={name}: {said}") from None
     except UnderivedBound as error:
         raise CheckError(f"--declare {decision}={name}: {error}") from None
     slot = slot_of(decision)[1]

@@ -25,14 +25,15 @@ from conformance.checking.check_report import (
     too_little,
     varying_notes,
 )
-from conformance.checking.declarations import Declared, read_declared
+from conformance.checking.declarations import Declared, is_declarable, read_declared
 from conformance.checking.drop_in import adapt_drop_in, find_drop_in
 from conformance.checking.observation import Varying, is_accepted, settle, write_adapter
 from conformance.checking.preflight import Calling, Inspection, inspecting, preflight
 from conformance.checking.probe_calls import plans_of
-from conformance.checking.signature import Signature, parameters_of, read_signature
+from conformance.checking.signature import DTYPES, Signature, parameters_of, read_signature
 from conformance.checking.target import CheckError, Target
 from conformance.deviations.nonfinite import WHERE_ADDED
+from conformance.disk import see_writable
 from conformance.engine.adapters import Subject, subjects_of
 from conformance.engine.cell_records import RunListener
 from conformance.engine.environments import our_own
@@ -44,7 +45,7 @@ from conformance.engine.run_header import case_records, header
 from conformance.engine.runlog import LOG, RunLog, RunLogError
 from conformance.engine.second_look import Closeness
 from conformance.engine.session import Session
-from conformance.gate.decision import Decision, decide
+from conformance.gate.decision import Decision, Objections, decide
 from conformance.gate.known import Known
 from conformance.gate.run_ending import Clock, ending, finish
 from conformance.report import Run, write_reports
@@ -54,7 +55,8 @@ from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
 from conformance.spec.mistakes import covered, old_name_note
 from conformance.spec.old_names import current_value
-from conformance.spec.texts import are, counted
+from conformance.spec.problem import Problem
+from conformance.spec.texts import NOT_A_TIME_LIMIT, are, counted, is_time_limit
 
 # Decisions about NaN and infinities in the inputs.
 NONFINITE_DECISIONS = ("nonfinite_key", "nonfinite_value", "attended_nonfinite")
@@ -113,6 +115,9 @@ MIN_JUDGED = 0.5
 DEATHS = 2
 
 
+NOT_WITH_AS = "--operator, --framework, --layout, --device and --map cannot be used with --as: the subject defines them"
+
+
 @dataclass(frozen=True)
 class CheckRequest:
     """The options of `conformance check`; inspection: of the function, if it has begun already."""
@@ -129,6 +134,24 @@ class CheckRequest:
     stop: bool = False
     jobs: int = 1
     inspection: Inspection | None = None
+
+    def __post_init__(self) -> None:
+        """
+        Check the values.
+
+        Raises:
+            CheckError: a value is not among the known ones or out of range, or two options exclude each other.
+        """
+        if self.like and self.calling != Calling():
+            raise CheckError(NOT_WITH_AS)
+        if self.profile is not None and self.profile not in PROFILES:
+            raise CheckError(f"there is no profile {self.profile!r}, only {', '.join(PROFILES)}")
+        if unknown := [dtype for dtype in self.dtypes if dtype not in DTYPES]:
+            raise CheckError(f"there is no dtype {unknown[0]!r}, only {', '.join(DTYPES)}")
+        if not is_time_limit(self.timeout):
+            raise CheckError(f"timeout: {NOT_A_TIME_LIMIT.format(self.timeout)}")
+        if not 0 <= self.min_judged <= 1:
+            raise CheckError(f"min_judged is a share from 0 to 1, not {self.min_judged}")
 
     @property
     def is_whole(self) -> bool:
@@ -155,22 +178,32 @@ class CheckRequest:
 
 @dataclass(frozen=True)
 class Checked:
-    """A finished check; notes: how the function was called and what was observed, as sentences."""
+    """
+    A finished check.
+
+    notes: how the function was called and what was observed, as sentences. example: any problem of the operator.
+    """
 
     request: CheckRequest
     run: Run
     decision: Decision
     notes: tuple[str, ...]
+    example: Problem
 
     @property
     def causes(self) -> tuple[CheckCause, ...]:
         """Return the causes of rejected verdicts."""
-        return causes(findings(self.run))
+        return causes(findings(self.run), self._is_declarable)
 
     @property
     def outcomes(self) -> dict[str, CaseOutcome]:
         """Return the outcome of each case."""
-        return outcomes(self.run, self.request.rerun)
+        return outcomes(self.run, self.request.rerun, self._is_declarable)
+
+    def _is_declarable(self, decision: str, name: str) -> bool:
+        """Return whether a decision that is not declared yet can be; with --as the subject says what is meant."""
+        given = self.request
+        return not given.like and decision not in given.declare and is_declarable(decision, name, self.example)
 
     def lines(self) -> list[str]:
         """Return the lines to print: whether the function conforms, the causes if not, and the notes."""
@@ -186,12 +219,28 @@ WITHOUT_CONSENSUS = frozenset({"poisoned_key", "poisoned_value"})
 FOLDER_IN_USE = "{} has a run already: choose another --out"
 
 
-# Given whether every case was asked, it returns further reasons to reject the check, as sentences.
-FurtherProblems = Callable[[bool], Sequence[str]]
+def see_writable_folder(folder: Path) -> None:
+    """
+    Create the run folder, and check that its log can be written.
+
+    Raises:
+        CheckError: it cannot be written.
+    """
+    try:
+        see_writable(folder / LOG)
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: a loop of links; ValueError: a NUL
+        why = error.strerror if isinstance(error, OSError) else error
+        raise CheckError(
+            f"the folder {folder} cannot be written: {why}; nothing was run: choose another --out"
+        ) from error
+
+
+# Given whether every case was asked, it returns what the comparison with a baseline objects to.
+FurtherProblems = Callable[[bool], Objections]
 
 
 def check(
-    request: CheckRequest, folder: Path, watch: RunListener, further_problems: FurtherProblems = lambda _: ()
+    request: CheckRequest, folder: Path, watch: RunListener, further_problems: FurtherProblems = lambda _: Objections()
 ) -> Checked:
     """
     Judge the function, and write the run folder.
@@ -202,8 +251,6 @@ def check(
         CheckError: the function cannot be checked. KeyboardInterrupt: the cells judged so far are in the log.
     """
     clock = Clock()
-    if request.profile is not None and request.profile not in PROFILES:
-        raise CheckError(f"there is no profile {request.profile!r}, only {', '.join(PROFILES)}")
     if (folder / LOG).exists():
         raise CheckError(FOLDER_IN_USE.format(folder))
     with _begun(request, folder) as begun:
@@ -275,8 +322,15 @@ def _finished(
         stopped = True
     known = Known((), dt.datetime.now(tz=dt.UTC).date())
     little = too_little(session.logged_cells, request.min_judged) if request.is_whole and not stopped else ()
-    problems = further_problems(request.is_whole and not stopped)
-    decision = decide(session.cells, [*session.missing, *little], problems, known.record(whole=False), stopped=stopped)
+    found = further_problems(request.is_whole and not stopped)
+    decision = decide(
+        session.cells,
+        [*session.missing, *little],
+        found.rejected,
+        known.record(whole=False),
+        uncompared=found.uncompared,
+        stopped=stopped,
+    )
     finish(session, decision, clock)
     run = write_reports(session.folder)
     named = {case for finding in findings(run) if finding.explained for case, _ in finding.cells}
@@ -290,7 +344,7 @@ def _finished(
         *dtype_notes((dtypes[case], cell.verdict) for (case, _), cell in run.judged.items()),
     )
     notes = (*begun.notes, *further, *unsettled, *alternatives.notes())
-    return Checked(request, run, decision, notes)
+    return Checked(request, run, decision, notes, materialise(begun.cases[0]))
 
 
 @dataclass(frozen=True)
@@ -375,10 +429,6 @@ def _known_expectations(cases: tuple[Case, ...]) -> KnownExpectations:
 
 
 def _begin_drop_in(request: CheckRequest, folder: Path, pool: Pool) -> _Begun:
-    if request.calling != Calling():
-        raise CheckError(
-            "--operator, --framework, --layout, --device and --map cannot be used with --as: the subject defines them"
-        )
     drop_in = find_drop_in(str(request.like))
     cases = _of_dtypes(load_cases(drop_in.operator), request.dtypes)
     chosen = _chosen(cases, request.globs)
@@ -400,18 +450,23 @@ def chosen_cases(request: CheckRequest) -> list[Case]:
     Return the cases that a check asks; of a function written with `def` only the parameters are read.
 
     Raises:
-        CheckError: the parameters do not fit an operator, or no case matches.
+        CheckError: the parameters do not fit an operator, a declaration is not valid, or no case matches.
     """
-    calling, target = request.calling, request.target
     if request.like:
         cases = load_cases(find_drop_in(request.like).operator)
-    elif target.definition is not None:
-        read = read_signature(target.function, parameters_of(target.definition), calling.operator, calling.mapping)
-        cases = load_cases(read.operator)
-    else:
-        signature = preflight(target, calling, request.timeout)
-        cases = adapted(load_cases(signature.operator), signature)
-    return _chosen(_of_dtypes(cases, request.dtypes), request.globs)
+        return _chosen(_of_dtypes(cases, request.dtypes), request.globs)
+    signature = _read(request)
+    cases = _of_dtypes(adapted(load_cases(signature.operator), signature), request.dtypes)
+    read_declared(request.declare, slots(signature, {}), materialise(cases[0]))
+    return _chosen(cases, request.globs)
+
+
+def _read(request: CheckRequest) -> Signature:
+    """Return how the function is called; of one written with `def`, what its parameters tell."""
+    calling, target = request.calling, request.target
+    if target.definition is None:
+        return preflight(target, calling, request.timeout)
+    return read_signature(target.function, parameters_of(target.definition), calling.operator, calling.mapping)
 
 
 def load_cases(operator: str) -> list[Case]:

@@ -18,7 +18,7 @@ from typing import Any
 from conformance.checking.array_layouts import PASSED, missing_device
 from conformance.checking.layer import BUILT_WITH, OF_CONSTRUCTOR, constructed, family, is_biased
 from conformance.checking.signature import LAYOUTS, Parameter, Signature, read_signature
-from conformance.checking.target import CheckError
+from conformance.checking.target import INSTEAD, CheckError
 from conformance.checking.trial import OF_DEVICES, SEED, SIZES, Trial, device_hint, failure_text, plain_call
 
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -54,7 +54,8 @@ def look(request: Mapping[str, Any]) -> Signature:
         device = _device_of(request["function"], found, request.get("device"))
         if family(found):
             _refuse_weights(request["function"], found)
-    called = read_signature(request["function"], parameters(forward(function)), operator, mapping, layer=layer)
+    with _method_explained(request["function"], found):
+        called = read_signature(request["function"], parameters(forward(function)), operator, mapping, layer=layer)
     signature = replace(called, built=built, method=method, biased=biased or not layer, device=device)
     frameworks = [request["framework"]] if request.get("framework") else wanted(forward(function))
     layouts = [request["layout"]] if request.get("layout") else list(LAYOUTS)
@@ -81,8 +82,29 @@ def _refuse_weights(called: str, module: Any) -> None:
     elif kind != "equinox" or sys.modules["jax"].tree_util.tree_leaves(module):
         raise CheckError(
             f"{called} is an instance of {type(module).__name__} with weights of fixed sizes: give the class instead, "
-            "so that check can build an instance with the sizes of each call"
+            f"{INSTEAD}"
         )
+
+
+@contextlib.contextmanager
+def _method_explained(called: str, found: Any) -> Iterator[None]:
+    """Say, if a method of a layer with weights does not take query, key and value, that its class is needed."""
+    try:
+        yield
+    except CheckError:
+        layer = found.__self__ if inspect.ismethod(found) else None
+        if not family(layer) or inspect.isclass(layer) or not _has_weights(layer):
+            raise
+        kind = type(layer).__name__
+        raise CheckError(
+            f"{called} is a method of an instance of {kind} with weights of fixed sizes: give the class or its method "
+            f"instead, such as {kind} or {kind}.{found.__name__}, {INSTEAD}"
+        ) from None
+
+
+def _has_weights(layer: Any) -> bool:
+    """Return whether an instance has weights; one of Flax shows them only when it is called, so it counts as such."""
+    return family(layer) != "torch" or any(True for _ in layer.parameters())
 
 
 def _device_of(called: str, module: Any, stated: str | None) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance import places
-from conformance.checking.signature import DEVICES, FRAMEWORKS, LAYOUTS, MaskForm, Signature
+from conformance.checking.signature import CONVENTIONS, DEVICES, FRAMEWORKS, LAYOUTS, MaskForm, Signature
 from conformance.checking.target import CheckError, Target
 from conformance.disk import scratch
 from conformance.engine.environments import our_own
@@ -39,9 +39,10 @@ class Calling:
         Check the names.
 
         Raises:
-            CheckError: there is no such framework, layout or device.
+            CheckError: there is no such operator, framework, layout or device.
         """
         for option, value, known in (
+            ("operator", self.operator, CONVENTIONS),
             ("framework", self.framework, FRAMEWORKS),
             ("layout", self.layout, LAYOUTS),
             ("device", self.device, DEVICES),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from conformance.checking.target import CheckError
+from conformance.spec.texts import counted
 
 # Operator -> the arguments that are passed by position; the last one is optional.
 CONVENTIONS = {
@@ -225,7 +226,8 @@ def read_signature(
     _by_position(roles, positional, arrays)
     if missing := [role for role in arrays if role not in roles.values()]:
         raise CheckError(
-            f"{called}({', '.join(each.name for each in parameters)}) takes {len(positional)} arguments by position; "
+            f"{called}({', '.join(each.name for each in parameters)}) takes "
+            f"{counted(len(positional), 'argument')} by position; "
             f"{_convention(operator, called)}; name the argument for its {missing[0]} with "
             f"--map ARGUMENT={missing[0]}, or check a wrapper of {called} that is called in this way"
         )
@@ -294,7 +296,7 @@ def _mapped(called: str, parameters: Sequence[Parameter], mapping: Mapping[str, 
 
 def _hint(name: str) -> str:
     near = difflib.get_close_matches(name, ROLES, 1, _MIN_SIMILARITY)
-    return f"; did you mean {near[0]}?" if near else f"; roles are {', '.join(('mask', *KEYWORDS))}"
+    return f"; did you mean {ROLES[near[0]]}?" if near else f"; roles are {', '.join(('mask', *KEYWORDS))}"
 
 
 def _by_name(parameters: Sequence[Parameter], given: Mapping[str, str], arrays: Sequence[str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import ast
 import difflib
+import functools
 import hashlib
 import inspect
 import re
@@ -108,16 +109,37 @@ def target_of(function: Callable[..., Any]) -> Target:
     """
     plain = inspect.unwrap(function)
     name = getattr(plain, "__qualname__", type(plain).__name__)
+    file = _source_of(plain)
+    if file is None or "." in name or name == "<lambda>":
+        raise CheckError(_instance_text(plain) or _NOT_LOADED.format(name))
+    return parse_target(f"{_from_here(file)}:{name}")
+
+
+_NOT_LOADED = (
+    "{} cannot be checked: a worker process loads the function by its file and name, so it must be defined with def at "
+    "the top level of a file"
+)
+INSTEAD = "so that check can build an instance with the sizes of each call"
+
+
+def _source_of(plain: Any) -> Path | None:
+    """Return the file that defines a function or class; None if there is none."""
     try:
         file = inspect.getsourcefile(plain)
     except TypeError:
-        file = None
-    if file is None or not Path(file).is_file() or "." in name or name == "<lambda>":
-        raise CheckError(
-            f"{name} cannot be checked: a worker process loads the function by its file and name, "
-            "so it must be defined with def at the top level of a file"
-        )
-    return parse_target(f"{_from_here(Path(file))}:{name}")
+        return None
+    return Path(file) if file is not None and Path(file).is_file() else None
+
+
+def _instance_text(plain: Any) -> str:
+    """Say what to give instead of an instance, or of its method, if a file defines its class; "" for anything else."""
+    owner = plain.__self__ if inspect.ismethod(plain) else plain
+    kind = type(owner)
+    file = None if isinstance(owner, type | functools.partial) else _source_of(kind)
+    if file is None or not isinstance(_top_level(file).get(kind.__qualname__), ast.ClassDef):
+        return ""
+    what = "an instance" if plain is owner else f"the method {plain.__name__} of an instance"
+    return f"{what} of {kind.__name__} was given: give the class instead, {INSTEAD}"
 
 
 def _from_here(path: Path) -> Path:

@@ -1,17 +1,23 @@
 """The `--baseline` option of `run` and `check`: compare a run with a baseline file, and update the file."""
 
 import argparse
+import shlex
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from conformance.cli.argument_parser import UsageError, see_writable_files
 from conformance.cli.command_compare import load_baseline, report_comparison
+from conformance.engine.records import native
 from conformance.engine.run_folder import load_run
 from conformance.gate.baseline import BaselineFile, side_of_baseline, text_of, updated, within, write_baseline
 from conformance.gate.comparison import Comparison, compare, title
+from conformance.gate.decision import Objections
 from conformance.gate.observations import ComparedRun, side_of
+
+# Maximum number of subjects that a sentence names.
+MAX_NAMES = 3
 
 
 class BaselineOption:
@@ -43,27 +49,41 @@ class BaselineOption:
             if not self.update:
                 raise UsageError(f"there is no baseline {self.path}: write it with --update-baseline")
             return
-        self._old = load_baseline(self.path)
+        target = vars(arguments).get("target")  # only `check` has one
+        writer = "conformance run" if target is None else f"conformance check {shlex.quote(target)}"
+        self._old = load_baseline(self.path, writer)
 
-    def problems(self, folder: Path, *, whole: bool, left_out: Collection[str] = ()) -> list[str]:
+    def problems(self, folder: Path, *, whole: bool, left_out: Collection[str] = ()) -> Objections:
         """
-        Compare the cells judged so far with the baseline, and return the reasons for rejection as sentences.
+        Compare the cells judged so far with the baseline, and return what the gate objects to.
 
         With --update-baseline nothing is rejected. whole: no case and no subject was deselected. left_out: ids of cases
         that only a thorough run asks; their entries in the baseline are kept.
         """
         if self.path is None:
-            return []
+            return Objections()
         self._folder, self._whole, self._left_out = folder, whole, left_out
         self._run = side_of(load_run(folder), plain=False)
         if self._old is None:
-            return []
+            return Objections()
         base = within(side_of_baseline(self._old, str(self.path)), self._run, whole=whole, left_out=left_out)
         self._comparison = compare(base, self._run, skip_budget=self._skip_budget)
         if self.update:
-            return []
-        rejected = self._comparison.rejected
-        return [f"against {self.path}: {title(group.kind).lower()}: {group.sentence}" for group in rejected]
+            return Objections()
+        texts = (f"{title(group.kind).lower()}: {group.sentence}" for group in self._comparison.rejected)
+        uncompared = self._uncompared(self._old, self._run) if self._comparison.says_nothing else ()
+        return Objections(*(tuple(f"against {self.path}: {each}" for each in some) for some in (texts, uncompared)))
+
+    def _uncompared(self, old: BaselineFile, run: ComparedRun) -> Iterator[str]:
+        """Yield why nothing was compared, and what to do."""
+        again = "write the baseline again with --update-baseline"
+        if self._comparison is not None and self._comparison.compared:
+            yield f"nothing was compared: no verdict was judged on both sides: {again}"
+        elif old.subjects.keys() & run.asked.keys():
+            yield f"nothing was compared: the file has no case of this run: choose others, or {again}"
+        else:
+            theirs, ours = (_listed([*each]) for each in (old.subjects, run.asked))
+            yield f"nothing was compared: the file has {theirs}, not {ours}: if this is a new name, {again}"
 
     def finish(self, *, complete: bool, again: bool = False) -> None:
         """
@@ -92,3 +112,10 @@ class BaselineOption:
         if not self.update or self.path is None or self._run is None or self._old is None:
             return False
         return text_of(self._new(self._run)) == self.path.read_text(encoding="utf-8")
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Format names of subjects, at most MAX_NAMES; dense forms go with their subject."""
+    shown = [name for name in names if native(name) == name]
+    more = f" and {len(shown) - MAX_NAMES} more" if len(shown) > MAX_NAMES else ""
+    return f"{', '.join(shown[:MAX_NAMES])}{more}" if shown else "no subject"

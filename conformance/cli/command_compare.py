@@ -90,15 +90,15 @@ def load_side(path: Path) -> ComparedRun:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def load_baseline(path: Path) -> BaselineFile:
+def load_baseline(path: Path, writer: str = "conformance run") -> BaselineFile:
     """
-    Read a baseline.
+    Read a baseline. writer: the command that writes it again.
 
     Raises:
         UsageError: the file is not a baseline; the message says what to do.
     """
     try:
-        return read_baseline(path)
+        return read_baseline(path, writer)
     except BaselineError as error:
         raise UsageError(str(error)) from error
     except OSError as error:

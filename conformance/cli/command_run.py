@@ -163,21 +163,22 @@ def _decided(
 ) -> int:
     """Decide, or take the decision from the footer; write the reports, print the summary, and return the exit code."""
     whole = not (stopped or arguments.last_failed or narrowed(arguments))
-    baseline_problems = baseline.problems(session.folder, whole=whole, left_out=choice.left_out)
+    objections = baseline.problems(session.folder, whole=whole, left_out=choice.left_out)
     every = whole and not choice.left_out  # an entry may match only in cases that were left out
     if footer is None:
         decided = decide(
             session.cells,
             [*offer.incomplete, *session.missing],
-            [*known.problems(whole=every), *baseline_problems, *session.contradicted],
+            [*known.problems(whole=every), *objections.rejected, *session.contradicted],
             known.record(whole=every),
+            uncompared=objections.uncompared,
             not_working=session.not_working,
             stopped=stopped,
         )
         decision = Decision.recorded(finish(session, decided, clock, stopped=stopped))
     else:
         decision = Decision.recorded(footer)
-        _see_decided(baseline_problems, decision, session.folder)
+        _see_decided((*objections.rejected, *objections.uncompared), decision, session.folder)
         write_verdict(session.folder, decision, session.cells)
     code = _reported(decision, session, arguments)
     baseline.finish(complete=decision.exit_code != INCOMPLETE and not stopped, again=footer is not None)

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from conformance.checking.declarations import parse_pairs
-from conformance.checking.function_check import Checked, CheckRequest
+from conformance.checking.function_check import Checked, CheckRequest, see_writable_folder
 from conformance.checking.function_check import check as judge
 from conformance.checking.target import CheckError, parse_target
 from conformance.cli.argument_parser import QUIET, UsageError, see_writable_files
@@ -171,12 +171,14 @@ def _judged(arguments: argparse.Namespace, baseline: BaselineOption) -> Checked:
 
 
 def _folder(out: Path | None) -> Path:
-    """Create the run folder."""
+    """
+    Create the run folder.
+
+    Raises:
+        CheckError: it cannot be written.
+    """
     folder = out or new_folder()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(str(error)) from error
+    see_writable_folder(folder)
     return folder
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.cli.argument_parser import PLAIN, QUIET, VERBOSE, Parser
+from conformance.spec.texts import NOT_A_TIME_LIMIT, is_time_limit
 
 START = 180.0
 RUN_FOLDER = "the run folder (default: reports/<UTC>-<id>)"
@@ -223,8 +224,8 @@ def seconds(text: str) -> float:
         number = float(text)
     except ValueError:
         number = float("nan")
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number of seconds")
+    if not is_time_limit(number):
+        raise argparse.ArgumentTypeError(NOT_A_TIME_LIMIT.format(text))
     return number
 
 

@@ -34,6 +34,7 @@ from conformance.reference.gradients import gradients
 from conformance.reference.pipeline import STEPS, Step, Steps, insert_after, run
 from conformance.reference.steps import State
 from conformance.spec.problem import SCORES, Array, Problem
+from conformance.spec.texts import one_of
 
 _MODULES = (edges, regions, tiles, logits, softmax, key_blocks, nonfinite, layout, projections, returned)
 
@@ -66,10 +67,15 @@ def find(decision: str, name: str) -> Deviation:
     if (measured := find_measured(decision, name)) is not None:
         kind, number = measured
         return kind.deviation(number)
-    names = [row.name for row in rows.values() if row.decision == decision]
-    names += [kind.pattern for kind in kinds_of(decision)]
-    hint = f"expected one of {', '.join(names)}" if names else _no_decision(family, slot, name)
+    names = names_of(decision)
+    hint = f"expected {one_of(names)}" if names else _no_decision(family, slot, name)
     raise KeyError(f"no deviation {key}: {hint}")
+
+
+def names_of(decision: str) -> list[str]:
+    """Return the names of the deviations of a decision, those with a number as patterns; none if it is unknown."""
+    rows = _by_key(slot_of(decision)[1]).values()
+    return [*(row.name for row in rows if row.decision == decision), *(kind.pattern for kind in kinds_of(decision))]
 
 
 def _no_decision(family: str, slot: str | None, name: str) -> str:

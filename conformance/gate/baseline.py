@@ -1,6 +1,7 @@
 """Baselines: the results of a run in a small file that is committed with the code; format, reading and writing."""
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -76,21 +77,21 @@ class BaselineError(ValueError):
     """A file is not a baseline of this version; the message says where, what is wrong, and what to do."""
 
 
-def read_baseline(path: Path) -> BaselineFile:
+def read_baseline(path: Path, writer: str = "conformance run") -> BaselineFile:
     """
-    Read a baseline.
+    Read a baseline. writer: the command that writes it again.
 
     Raises:
         BaselineError: it is cut off, has another schema, or is not a baseline. OSError: it cannot be read.
     """
-    again = f"write it again with conformance run --baseline {path} --update-baseline"
+    again = f"write it again with {writer} --baseline {shlex.quote(str(path))} --update-baseline"
     try:
         content = current_record(strict_json(path.read_text(encoding="utf-8")))
     except ValueError as error:
         why = f"{path}: not JSON, perhaps cut off ({error})"
         raise BaselineError(f"{why}: restore it from version control, or delete it and {again}") from None
     if not isinstance(content, dict) or content.get("type") != "baseline":
-        raise BaselineError(f"{path}: not a baseline: give the file that conformance run --update-baseline wrote")
+        raise BaselineError(f"{path}: not a baseline: give the file that {writer} --update-baseline wrote")
     if content.get("schema") != SCHEMA:
         why = f"{path}: schema {content.get('schema')!r}; this version reads schema {SCHEMA}"
         raise BaselineError(f"{why}: use the version that wrote it, or delete it and {again}")

@@ -62,10 +62,10 @@ class Comparison:
             return INCOMPLETE
         if self.rejected:
             return REJECTED
-        return NOTHING if self._says_nothing else CONFORMS
+        return NOTHING if self.says_nothing else CONFORMS
 
     @property
-    def _says_nothing(self) -> bool:
+    def says_nothing(self) -> bool:
         """Whether no cell was judged on both sides and none changed."""
         return not self.judged and not any(found.kind not in ONE_SIDED for found in self.groups)
 
@@ -77,7 +77,7 @@ class Comparison:
             return f"Incomplete: {self.incomplete[0]}{so_far}"
         if not self.compared:
             return "Nothing was compared: the two sides have no case and subject in common"
-        if self._says_nothing:
+        if self.says_nothing:
             return f"Nothing was compared: {counted(self.compared, 'verdict')}, none of them judged on both sides"
         return f"{self._summary()}; {are(self.red, 'verdict')} red on both sides" if self.red else self._summary()
 
@@ -251,7 +251,8 @@ def _notes(base: ComparedRun, candidate: ComparedRun) -> Iterable[str]:
     for name in subjects:
         before, now = base.asked[name].adapter, candidate.asked[name].adapter
         if before and now and before != now:
-            yield f"the adapter of {name} differs between the two sides: it may have caused the changes"
+            what = f"function {name} (or the way it is called)" if candidate.is_check else f"adapter of {name}"
+            yield f"the {what} differs between the two sides: it may have caused the changes"
 
 
 def _left_out(base: ComparedRun, candidate: ComparedRun) -> Iterator[str]:

@@ -64,6 +64,14 @@ class Decision:
         }
 
 
+@dataclass(frozen=True)
+class Objections:
+    """Sentences from a comparison with a baseline: what changed for the worse, and why nothing was compared."""
+
+    rejected: tuple[str, ...] = ()
+    uncompared: tuple[str, ...] = ()
+
+
 class Decided(Protocol):
     """
     What the decision needs of a cell; `engine.records.JudgedCell` has it.
@@ -93,6 +101,7 @@ def decide(
     known_problems: Sequence[str],
     known: Mapping[str, Any],
     *,
+    uncompared: Sequence[str] = (),
     not_working: Mapping[str, str] = MappingProxyType({}),
     interrupted: bool = False,
     stopped: bool = False,
@@ -100,7 +109,8 @@ def decide(
     """
     Decide about a run from its cells and from what is missing.
 
-    not_working: subjects without a reply to any valid call -> the sentence that says so. stopped: -x ended the run at a
+    uncompared: sentences that say why nothing was compared with a baseline. not_working: subjects without a reply to
+    any valid call -> the sentence that says so. stopped: -x ended the run at a
     rejected cell.
 
     Precedence of exit codes: 3, 2, 4, 7, 1, 5, 0.
@@ -116,12 +126,20 @@ def decide(
         INTERRUPTED: interrupted,
         INCOMPLETE: bool(incomplete) and not stopped,
         REJECTED: bool(rejected or known_problems),
-        NOTHING: not any(counts.get(verdict) for verdict in JUDGED),
+        NOTHING: bool(uncompared) or not any(counts.get(verdict) for verdict in JUDGED),
     }
     code = next((code for code in PRECEDENCE if codes.get(code)), CONFORMS)
     counts = {verdict: counts[verdict] for verdict in GRAVITY if verdict in counts}
     rejected.sort()  # workers reply in any order
-    return Decision(code, counts, tuple(rejected), _problems(rejected, known_problems), incomplete, known, not_working)
+    return Decision(
+        code,
+        counts,
+        tuple(rejected),
+        _problems(rejected, (*known_problems, *uncompared)),
+        incomplete,
+        known,
+        not_working,
+    )
 
 
 def _problems(rejected: Sequence[tuple[str, str]], known_problems: Sequence[str]) -> tuple[str, ...]:

@@ -94,7 +94,7 @@ class ComparedRun:
     cases: id -> digest of the problem, or "". asked: the subjects that were to be judged. missing: sentences that say
     what was not judged and why. sources: id -> `file:line` of the case. not_offered: subjects that could not be judged
     -> what they lack. not_working: subjects without a reply to any valid call -> the sentence that says so. left_out:
-    how many cases it left out because only a thorough run asks them.
+    how many cases it left out because only a thorough run asks them. is_check: whether `conformance check` judged it.
     """
 
     name: str
@@ -106,6 +106,7 @@ class ComparedRun:
     not_offered: Mapping[str, str] = field(default_factory=dict)
     not_working: Mapping[str, str] = field(default_factory=dict)
     left_out: int = 0
+    is_check: bool = False
 
     def works(self, subject: str) -> bool:
         """Whether a subject (for a dense form, its native subject) had a reply to some valid call."""
@@ -163,6 +164,7 @@ def side_of(run: Run, missing: tuple[str, ...] = (), *, plain: bool = True) -> C
         not_offered={each.adapter: ", ".join(each.missing) for each in header.not_offered},
         not_working={names[subject]: sentence for subject, sentence in not_working.items()},
         left_out=header.left_out,
+        is_check=header.command[1:2] == ("check",),
     )
 
 

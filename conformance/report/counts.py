@@ -48,7 +48,8 @@ def kind_of(cell: LoggedCell | JudgedCell) -> str:
 def what_happened(cell: LoggedCell) -> str:
     """One line about a cell: the exception, else the reason, else the verdict."""
     if cell.error is not None and cell.verdict in LOST:
-        return f"{cell.error.kind}: {gist(cell.error.message)}"
+        kind, said = cell.error.kind, gist(cell.error.message)
+        return kind if said in ("", kind) else f"{kind}: {said}"
     return first_line(cell.reason) or kind_of(cell)
 
 

@@ -24,7 +24,8 @@ class Finding:
 
     explained: whether a cause is named. cells: the rejected cells, the simplest call first if a diagnosis explains
     them. ambiguous: other causes that explain them as well, in sentences. seen: for a cause found by repeating calls,
-    how the replies to the example differed.
+    how the replies to the example differed. ways: decisions and names that the cause consists of, if it has no
+    condition.
     """
 
     subject: str
@@ -35,6 +36,7 @@ class Finding:
     cells: tuple[Key, ...]
     ambiguous: tuple[str, ...] = ()
     seen: str = ""
+    ways: tuple[tuple[str, str], ...] = ()
 
     @property
     def count(self) -> int:
@@ -185,14 +187,16 @@ def _diagnosed(run: Run, diagnosis: LoggedDiagnosis) -> Iterator[Finding]:
     for cause in diagnosis.reported:
         found = (key for case in cause.cells if (key := (case, diagnosis.subject)) in run.rejected)
         if keys := tuple(sorted(found, key=lambda key: not _is_wrong_itself(run.cells[key]))):
+            sentence = _stated(run, diagnosis, cause)
             yield Finding(
                 subject=diagnosis.subject,
                 kind=kind_of(run.cells[keys[0]]),
-                sentence=_stated(run, diagnosis, cause),
+                sentence=sentence,
                 remedy=cause.remedy,
                 explained=True,
                 cells=keys,
                 ambiguous=tuple(_ambiguity(tie) for tie in cause.ties),
+                ways=tuple(cause.decisions.items()) if sentence == cause.sentence else (),
             )
 
 

@@ -1,7 +1,7 @@
 """Text helpers: numbers with nouns, untrusted text made safe to store and print, and reading of users' text files."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,22 @@ def are(number: int, noun: str) -> str:
     return f"{counted(number, noun)} {'is' if number == 1 else 'are'}"
 
 
+def one_of(words: Sequence[str]) -> str:
+    """Format choices: `a`, `a or b`, `one of a, b, c`."""
+    return " or ".join(words) if len(words) <= 2 else f"one of {', '.join(words)}"  # noqa: PLR2004 - a pair
+
+
 def capital(text: str) -> str:
     """Write the first letter as a capital."""
     return f"{text[:1].upper()}{text[1:]}"
+
+
+NOT_A_TIME_LIMIT = "{} is not a positive number of seconds"
+
+
+def is_time_limit(seconds: float) -> bool:
+    """Return whether a number can be a time limit; if not, NOT_A_TIME_LIMIT says so."""
+    return 0 < seconds < float("inf")
 
 
 # Terminal control sequences (ECMA-48).

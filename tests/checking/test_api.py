@@ -3,8 +3,10 @@
 import asyncio
 import importlib
 import importlib.util
+import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 
@@ -77,6 +79,73 @@ def test_a_local_function_is_refused_with_a_reason() -> None:
 
     with pytest.raises(CheckError, match="must be defined with def at the top level of a file"):
         conformance.check(local)
+
+
+@pytest.mark.parametrize("given", ["shapes/cross*", ("shapes/cross*",), iter(["shapes/cross*"])])
+def test_a_string_is_one_glob_and_not_one_for_each_letter(plain: ModuleType, given: Iterable[str]) -> None:
+    found = cases_of(plain.right, cases=given)
+    assert found
+    assert all(case.startswith("shapes/cross") for case in found)
+
+
+def test_a_string_is_one_dtype(plain: ModuleType) -> None:
+    assert cases_of(plain.right, dtypes="float64") == cases_of(plain.right, dtypes=["float64"])
+
+
+WRONG_OPTIONS: dict[str, tuple[dict[str, object], str]] = {
+    "a_list_of_numbers": ({"cases": [1]}, "cases is a list of globs, such as ['masks/*'], not [1]"),
+    "no_list": ({"dtypes": 5}, "dtypes is a list of dtypes, such as ['float32'], not 5"),
+    "an_unknown_dtype": (
+        {"dtypes": ["float8"]},
+        "there is no dtype 'float8', only float64, float32, float16, bfloat16",
+    ),
+    "a_declared_string": (
+        {"declare": "fully_masked_row=zero"},
+        "declare is a dict of strings, such as {'fully_masked_row': 'zero'}, not 'fully_masked_row=zero'",
+    ),
+    "a_mapped_string": (
+        {"mapping": "mask=bias"},
+        "mapping is a dict of strings, such as {'allowed': 'mask'}, not 'mask=bias'",
+    ),
+    "a_negative_time": ({"timeout": -1}, "timeout: -1 is not a positive number of seconds"),
+    "a_time_in_words": ({"timeout": "5"}, "timeout is a number, not '5'"),
+    "a_percentage": ({"min_judged": 50}, "min_judged is a share from 0 to 1, not 50"),
+    "an_unknown_operator": ({"operator": "sdap"}, "--operator sdap: expected one of sdpa, mha"),
+    "a_function_to_replace": ({"like": len}, "like is a string, not <built-in function len>"),
+    "options_of_the_subject": (
+        {"like": "torch.sdpa", "layout": "bshd"},
+        "--operator, --framework, --layout, --device and --map cannot be used with --as",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_OPTIONS)
+@pytest.mark.parametrize("asked", [conformance.check, cases_of])
+def test_a_wrong_option_is_told_before_anything_is_run(
+    plain: ModuleType, asked: Callable[..., object], name: str
+) -> None:
+    options, said = WRONG_OPTIONS[name]
+    with pytest.raises(CheckError, match=re.escape(said)):
+        asked(plain.right, **options)
+
+
+def test_a_wrong_declaration_is_told_with_the_cases(plain: ModuleType) -> None:
+    with pytest.raises(CheckError, match="there is no decision 'dead_row'"):
+        cases_of(plain.right, declare={"dead_row": "nan"})
+
+
+def test_the_run_folder_may_be_given_as_a_string(plain: ModuleType, tmp_path: Path) -> None:
+    result = conformance.check(plain.right, cases="shapes/cross*", out=str(tmp_path / "out"))
+    assert result.folder == tmp_path / "out"
+    assert (tmp_path / "out" / "index.html").is_file()
+
+
+def test_a_run_folder_that_cannot_be_written_is_told_in_a_sentence(plain: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(CheckError, match=r"file/out cannot be written: .*; nothing was run: choose another --out"):
+        conformance.check(plain.right, out=tmp_path / "file" / "out")
+    with pytest.raises(CheckError, match="out is the path of a folder, not 5"):
+        conformance.check(plain.right, out=5)  # type: ignore[arg-type]
 
 
 def test_there_is_no_other_attribute() -> None:

@@ -595,7 +595,7 @@ def test_one_case_can_be_checked_again(checked: Check) -> None:
     case = "shapes/cross_attention/three_tensors[operator=sdpa]"
     done = checked("checked_sdpa:no_scale", case)
     assert list(done.run.cells) == [(case, "checked_sdpa.no_scale")]
-    assert done.lines()[3].endswith(f"-k '{case}'")
+    assert done.lines()[4].endswith(f"-k '{case}'")
 
 
 @pytest.mark.parametrize(

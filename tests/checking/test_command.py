@@ -64,7 +64,9 @@ def test_the_example_is_written_once_and_its_mistake_is_named(ended: Callable[[s
     assert written.returncode == 0
     assert written.stdout.splitlines()[-1] == command
     assert done.returncode == 1
-    first, cause_line, fix, again, *_ = done.stdout.splitlines()
+    first, cause_line, fix, intended, again, *_ = done.stdout.splitlines()
+    declared = {"sdpa": "'polarity[mask]=ignore'", "mha": "head_split=interleaved"}[operator]
+    assert intended == f"   if intended: --declare {declared}"
     assert first.startswith(f"{shlex.split(command)[-1]} does not conform: 1 cause in ")
     assert cause_line.startswith(f"1. it {cause} (")
     assert fix.startswith("   workaround: ")
@@ -112,6 +114,10 @@ def test_the_example_conforms_once_corrected(tmp_path: Path) -> None:
         (["checked_sdpa.py:rihgt"], "did you mean right?"),
         (["checked_sdpa.py:right", "--declare", "dead=nan"], "there is no decision 'dead'"),
         (["checked_sdpa.py:right", "--operator", "sdap"], "invalid choice: 'sdap'"),
+        (
+            ["checked_sdpa.py:right", "--out", "checked_sdpa.py/out"],
+            "the folder checked_sdpa.py/out cannot be written: Not a directory; nothing was run: choose another --out",
+        ),
     ],
 )
 def test_wrong_usage_says_what_is_wrong_and_leaves_nothing(tmp_path: Path, arguments: list[str], said: str) -> None:
@@ -151,3 +157,30 @@ def test_a_baseline_tells_what_changed_since(tmp_path: Path) -> None:
     changed = conformance(*command, "--exit-zero", "--out", "changed", cwd=tmp_path)
     assert changed.returncode == 0
     assert "problem: against baseline.json: regressed: " in changed.stdout
+    assert "note: the function my_attention.attention (or the way it is called) differs" in changed.stdout
+
+    path.rename(tmp_path / "mine.py")
+    renamed = conformance("check", "mine.py:attention", *command[2:], cwd=tmp_path)
+    assert renamed.returncode == 1  # its mistake counts more
+
+    damaged = tmp_path / "baseline.json"
+    damaged.write_text(damaged.read_text(encoding="utf-8")[:99], encoding="utf-8")
+    refused = conformance("check", "mine.py:attention", *command[2:], cwd=tmp_path)
+    again = "write it again with conformance check mine.py:attention --baseline baseline.json --update-baseline"
+    assert (refused.returncode, again in refused.stderr) == (4, True)
+
+
+def test_a_right_function_with_a_new_name_does_not_pass_without_a_comparison(tmp_path: Path) -> None:
+    (tmp_path / "checked_sdpa.py").write_bytes((HERE / "checked_sdpa.py").read_bytes())
+    options = ("-k", "shapes/cross*", "--baseline", "baseline.json")
+    conformance("check", "checked_sdpa.py:right", *options, "--update-baseline", cwd=tmp_path)
+    (tmp_path / "checked_sdpa.py").rename(tmp_path / "renamed.py")
+    done = conformance("check", "renamed.py:right", *options, cwd=tmp_path)
+    assert done.returncode == 5
+    assert done.stdout.startswith("renamed.py:right is not accepted: ")
+    assert (
+        "against baseline.json: nothing was compared: the file has checked_sdpa.right, not renamed.right: if this is a "
+        "new name, write the baseline again with --update-baseline" in done.stdout
+    )
+    updated = conformance("check", "renamed.py:right", *options, "--update-baseline", cwd=tmp_path)
+    assert updated.returncode == 0

@@ -84,6 +84,34 @@ def test_what_no_cause_explains_says_what_happened_in_this_case(builder: RunBuil
     assert found["a/b"].text.splitlines() == [first, "in this case: output: 7 elements", "rerun: check -k a/b"]
 
 
+@pytest.mark.parametrize(
+    ("decisions", "condition", "line"),
+    [
+        ({"polarity[mask]": "ignore"}, "", ["if intended: --declare 'polarity[mask]=ignore'"]),
+        ({"scale": "none", "mask_fill": "m"}, "", ["if intended: --declare scale=none --declare mask_fill=m"]),
+        ({"scale": "none", "secret": "m"}, "", []),
+        ({"scale": "none"}, "only in float16", []),
+        ({}, "", []),
+    ],
+)
+def test_what_can_be_declared_is_offered(
+    builder: RunBuilder, decisions: dict[str, str], condition: str, line: list[str]
+) -> None:
+    builder.cell("a/b", FORMS[0], "fail", class_="semantic", rejected=True)
+    cause = {"sentence": "lies", "remedy": "do not", "cells": ["a/b"], "decisions": decisions, "condition": condition}
+    builder.diagnosis(FORMS[0], cause)
+    found = outcomes(
+        load_run(builder.write()), lambda case: f"check -k {case}", lambda decision, _: decision != "secret"
+    )
+    assert found["a/b"].text.splitlines()[1:] == ["workaround: do not", *line, "rerun: check -k a/b"]
+
+
+def test_an_exception_without_a_message_is_named_once(builder: RunBuilder) -> None:
+    raised = {"type": "AssertionError", "message": "AssertionError", "traceback": "", "stage": "call"}
+    builder.cell("a/b", FORMS[0], "error", error=raised, rejected=True)
+    assert told(builder).text == "error: AssertionError (1 case)\nrerun: check -k a/b"
+
+
 def test_what_has_no_verdict_is_not_accepted(builder: RunBuilder) -> None:
     builder.gate = {"incomplete": ["the worker died 3 times"]}
     outcome = told(builder)

@@ -283,6 +283,30 @@ def test_a_share_counts_what_was_judged(found: list[CaseOutcome], least: float, 
             "test_it: no sdpa case matches casual/[*]; see conformance list cases",
         ),
         (
+            "test_it = conformance.pytest.cases(right, cases='casual/*')",
+            "test_it: no sdpa case matches casual/[*]; see conformance list cases",
+        ),
+        (
+            "test_it = conformance.pytest.cases(right, dtypes=['float8'])",
+            "test_it: there is no dtype 'float8', only float64, *",
+        ),
+        (
+            "test_it = conformance.pytest.cases(right, declare='scale=none')",
+            "test_it: declare is a dict of strings, *, not 'scale=none'",
+        ),
+        (
+            "test_it = conformance.pytest.cases(right, timeout=-1)",
+            "test_it: timeout: -1 is not a positive number of seconds",
+        ),
+        (
+            "test_it = conformance.pytest.cases(right, profile='tf3')",
+            "test_it: there is no profile 'tf3', only *",
+        ),
+        (
+            "test_it = conformance.pytest.cases(pytest.Cache(None, None, _ispytest=True))",
+            "test_it: an instance of Cache was given: give the class instead, *",
+        ),
+        (
             "test_it = conformance.pytest.cases(lambda query, key, value: value)",
             "test_it: * cannot be checked: a worker process loads the function by its file and name*",
         ),

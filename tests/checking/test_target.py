@@ -2,6 +2,7 @@
 
 import functools
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -62,3 +63,21 @@ def test_a_function_is_known_by_its_file() -> None:
 def test_what_a_worker_cannot_load_is_refused(function: object) -> None:
     with pytest.raises(CheckError, match="must be defined with def at the top level of a file"):
         target_of(function)  # type: ignore[arg-type]
+
+
+class Attention:
+    def __call__(self) -> None: ...
+
+    def attend(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (Attention(), "an instance of Attention was given: give the class instead, so that check can build an"),
+        (Attention().attend, "the method attend of an instance of Attention was given: give the class instead"),
+    ],
+)
+def test_of_an_instance_the_class_is_asked_for(given: Callable[..., object], said: str) -> None:
+    with pytest.raises(CheckError, match=f"^{said}"):
+        target_of(given)

@@ -53,6 +53,11 @@ UNUSABLE = {
         "def attend(q, kv):\n    return q\n",
         r"attend\(q, kv\) takes 2 arguments by position; sdpa is",
     ),
+    "takes_one_array": ("def attend(q):\n    return q\n", r"attend\(q\) takes 1 argument by position; sdpa is"),
+    "raises_without_a_message": (
+        "def attend(q, k, v):\n    raise AssertionError\n",
+        r"and it raised AssertionError \(mine.py, line 2: raise AssertionError\)",
+    ),
     "returns_a_dict": (
         "def attend(q, k, v, mask=None):\n    return {'output': q}\n",
         "it did not return an array",
@@ -128,6 +133,22 @@ def test_a_layer_that_cannot_be_built_says_why(checked: Check, tmp_path: Path, t
     (tmp_path / "mine.py").write_text(text, encoding="utf-8")
     with pytest.raises(CheckError, match=said):
         checked(f"{tmp_path / 'mine.py'}:attend")
+
+
+@pytest.mark.frameworks
+def test_of_a_method_of_an_instance_with_weights_the_class_is_asked_for(checked: Check, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from torch import nn\nclass Attention(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.q_proj = nn.Linear(8, 8)\n    def forward(self, x, mask=None):\n        return x\n"
+        "trained = Attention()\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(CheckError) as caught:
+        checked(f"{tmp_path / 'mine.py'}:trained.forward")
+    assert str(caught.value).startswith(
+        "trained.forward is a method of an instance of Attention with weights of fixed sizes: give the class or its "
+        "method instead, such as Attention or Attention.forward"
+    )
 
 
 ON_META = {

@@ -295,6 +295,35 @@ def test_a_baseline_that_does_not_exist_is_not_made_up(project: Path) -> None:
     assert "--update-baseline needs --baseline FILE" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            ("mine.sdpa", "theirs.sdpa"),
+            "nothing was compared: the file has theirs.sdpa, not mine.sdpa: if this is a new name, write the baseline",
+        ),
+        (("small/", "tiny/"), "nothing was compared: the file has no case of this run: choose others, or write the"),
+        (
+            ('"verdict": "pass"', '"verdict": "unsupported"'),
+            "nothing was compared: no verdict was judged on both sides: write the baseline again",
+        ),
+    ],
+)
+def test_a_run_that_has_nothing_in_common_with_its_baseline_does_not_pass(
+    project: Path, remembered: str, changed: tuple[str, str], said: str
+) -> None:
+    (project / "base.json").write_text(remembered.replace(*changed), encoding="utf-8")
+    judged = "declines" if "verdict" in changed[0] else "zero"
+    which = ("-k", "small/dead", "--skip-budget", "9") if "verdict" in changed[0] else ()
+    done = against(project, judged, "--out", "out", *which)
+    verdict = json.loads((project / "out" / "verdict.json").read_text(encoding="utf-8"))
+    assert (done.returncode, verdict["exit_code"]) == (5, 5)
+    assert f"against base.json: {said}" in verdict["gate"]["problems"][0]
+    assert f"problem: against base.json: {said}" in done.stdout
+    assert against(project, "zero", "--update-baseline").returncode == 0
+    assert against(project, "zero").returncode == 0
+
+
 def test_a_baseline_is_a_side_of_compare(runs: Path, remembered: str) -> None:
     (runs / "given.json").write_text(remembered, encoding="utf-8")
     done = conformance("compare", "given.json", "nan", "--out", "diff", cwd=runs)
