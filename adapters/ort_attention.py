@@ -61,6 +61,7 @@ VARIANTS = {
                 "takes": ["key_padding"],
                 "axes": [["b", "k"]],
                 "without": ["past"],
+                "since": "opset 24",
             },
             "is_causal": {"role": "causal", "alignment": "past", "moved_by": ["nonpad_kv_seqlen"]},
         },

@@ -36,6 +36,7 @@ SLOTS = {
         "role": "lengths",
         "takes": ["key_padding"],
         "axes": [["b", "k"]],
+        "arguments": ["mask_index"],
         "excludes": ["mask_index"],  # one argument in two forms
     },
     "attention_bias": {

@@ -36,6 +36,7 @@ SLOTS = {
         "role": "lengths",
         "takes": ["key_padding"],
         "axes": [["b", "k"]],
+        "arguments": ["key_padding_mask"],
         "excludes": ["key_padding_mask"],  # one argument in two forms
     },
     "attention_bias": {

@@ -24,7 +24,10 @@ MEANINGS = {
     "float": ("add", "attend", "undocumented"),
 }
 ALIGNMENTS = ("top_left", "bottom_right", "past")
-_LISTS = ("takes", "broadcast", "excludes", "requires", "same_element_as", "moved_by", "without", "only_with")
+_LISTS = (
+    *("takes", "broadcast", "excludes", "requires", "same_element_as", "moved_by"),
+    *("without", "only_with", "arguments"),
+)
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,17 @@ class Slot:
     only_with: tuple[str, ...] = ()
     short: bool = False
     attached: bool = False
+    arguments: tuple[str, ...] = ()
+    since: str = ""
 
     def meaning(self, element: str) -> str | None:
         """What the framework documents for an element type; None if the argument does not accept it."""
         return dict(self.elements).get(element)
+
+    @property
+    def title(self) -> str:
+        """The names by which the framework documents it, in words."""
+        return " and ".join(self.arguments or (self.name,))
 
     @property
     def width(self) -> int:
@@ -76,7 +86,7 @@ def parse_slots(literal: Mapping[str, Mapping[str, Any]]) -> dict[str, Slot]:
 
 
 def _parse_slot(name: str, fields: Mapping[str, Any]) -> Slot:
-    known = {"role", "axes", "alignment", "hint", "symmetric", "short", "attached", *_LISTS, *MEANINGS}
+    known = {"role", "axes", "alignment", "hint", "symmetric", "short", "attached", "since", *_LISTS, *MEANINGS}
     if unknown := sorted(set(fields) - known):
         raise ValueError(f"slot {name}: unknown key {unknown[0]!r}; a slot has {', '.join(sorted(known))}")
     _one_of(name, "role", fields.get("role"), ROLES)
@@ -101,6 +111,7 @@ def _parse_slot(name: str, fields: Mapping[str, Any]) -> Slot:
         symmetric=bool(fields.get("symmetric", False)),
         short=bool(fields.get("short", False)),
         attached=bool(fields.get("attached", False)),
+        since=str(fields.get("since", "")),
         **{key: tuple(fields.get(key, ())) for key in _LISTS},
     )
 

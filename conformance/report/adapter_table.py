@@ -80,15 +80,21 @@ def _slots(subjects: Iterable[Subject]) -> dict[str, None]:
 
 
 def _slot(slot: Slot) -> str:
+    """An argument by its documented names."""
+    names = " and ".join(f"`{name}`" for name in slot.arguments or (slot.name,))
+    return f"{names}: {_about(slot)}{f', since {slot.since}' if slot.since else ''}"
+
+
+def _about(slot: Slot) -> str:
     if slot.role == "causal":
-        return f"`{slot.name}`: causal, {slot.alignment}{', a hint' if slot.hint else ''}"
+        return f"causal, {slot.alignment}{', a hint' if slot.hint else ''}"
     if slot.role == "window":
-        return f"`{slot.name}`: window"
+        return "window"
     if slot.role == "lengths":
-        return f"`{slot.name}`: lengths, over {' '.join(slot.axes[0])}"
+        return f"lengths, over {' '.join(slot.axes[0])}"
     elements = ", ".join(f"{element} = {meaning}" for element, meaning in slot.elements)
     how = ", attached" if slot.attached else ""
-    return f"`{slot.name}`: {elements}; over {' or '.join(' '.join(axes) for axes in slot.axes)}{how}"
+    return f"{elements}; over {' or '.join(' '.join(axes) for axes in slot.axes)}{how}"
 
 
 def _missing(subjects: list[Subject]) -> Iterator[str]:

@@ -28,10 +28,22 @@ PADDING = {"nonfinite_key": "keys", "nonfinite_value": "values"}
 
 FULLY_MASKED_ROWS = "the output rows of fully masked queries"
 
-# Role of an argument -> name of the mask that replaces it, which keys that mask ignores, which keys it attends.
+# Role of an argument -> name of the mask that replaces it, which keys that mask ignores, which keys it attends. NAME is
+# the argument itself.
 WRITTEN_OUT = {
     "causal": ("causal mask", "after the query", "at or before the query"),
     "window": ("window mask", "outside the window", "inside the window"),
+    "lengths": ("padding mask", "not among the first NAME", "among the first NAME"),
+}
+
+# Roles of the arguments that describe a mask by its diagonals.
+DIAGONAL = ("causal", "window")
+
+# Alignment of a causal argument or window -> in words.
+ALIGNED = {
+    "top_left": "top left",
+    "bottom_right": "bottom right",
+    "past": "top left, shifted by the number of past keys",
 }
 
 
@@ -66,18 +78,22 @@ def change(here: Way, there: Way, to: Destination) -> str:
     return f"no longer needed: {remedy}" if remedy else ""
 
 
-def argument_changes(kind: str, pairs: Mapping[str, tuple[Slot | None, Slot | None]]) -> tuple[str, ...]:
+def argument_changes(
+    kind: str, pairs: Mapping[str, tuple[Slot | None, Slot | None]], array: Slot | None = None
+) -> tuple[str, ...]:
     """
     What to change about the argument of one kind of mask: its name, its shape, and what it is combined with.
 
-    pairs: for every kind, the argument of the old side and of the new one, None if a side has none.
+    pairs: for every kind, the argument of the old side and of the new one, None if a side has none. array: the argument
+    of the new side that takes this kind as an array; None if there is none.
     """
     here, there = pairs[kind]
     if here is None or there is None:
         return ()
     found = (
-        *(_hint(here, there), _written_out(here, there), _taken_out(here, there)),
+        *(_hint(here, there), _written_out(here, there), _taken_out(here, there), _counted(here, there, array)),
         *(_shaped(here, there), _combined(kind, pairs)),
+        *(_aligned(here, there, array), _excluded(here, there, array), _shifted(here, there, array)),
     )
     return tuple(filter(None, found)) or tuple(filter(None, (_renamed(here, there),)))
 
@@ -88,15 +104,59 @@ def _written_out(here: Slot, there: Slot) -> str:
         return ""
     what, ignored, attended = WRITTEN_OUT[here.role]
     where = ignored if there.meaning("bool") == "ignore" else attended
-    return f"pass the {what} explicitly as {there.name}: True where the key is {where}"
+    return f"pass the {what} explicitly as {there.title}: True where the key is {where.replace('NAME', here.title)}"
 
 
 def _taken_out(here: Slot, there: Slot) -> str:
     """Advice to pass a causal or window argument instead of a mask, which the old side needs for it; else ""."""
-    if here.role != "mask" or there.role not in WRITTEN_OUT or there.hint:
+    if here.role != "mask" or there.role not in DIAGONAL or there.hint:
         return ""
     only = ", if the window is equally wide on both sides" if there.symmetric else ""
-    return f"pass {there.name} instead of a {WRITTEN_OUT[there.role][0]} in {here.name}{only}"
+    return f"pass {there.title} instead of a {WRITTEN_OUT[there.role][0]} in {here.title}{only}"
+
+
+def _counted(here: Slot, there: Slot, array: Slot | None) -> str:
+    """Advice to count the attended keys where the new side takes their number and the old side a mask; else ""."""
+    if here.role != "mask" or there.role != "lengths":
+        return ""
+    other = f"pass padding that is not at the end as a mask in {array.title}" if array else "it must be at the end"
+    return f"pass the number of keys that are not padding as {there.title}; {other}"
+
+
+def _aligned(here: Slot, there: Slot, array: Slot | None) -> str:
+    """Advice on a causal argument that another corner of the matrix aligns; "" if both sides use the same corner."""
+    ends = [each.alignment == "bottom_right" for each in (here, there)]
+    if {here.role, there.role} != {"causal"} or ends[0] == ends[1]:
+        return ""
+    old, new = (f"{each.title} aligns it {ALIGNED[each.alignment]}" for each in (here, there))
+    return f"{_as_array('causal', array)} unless there are as many keys as queries: {old}, and {new}"
+
+
+def _excluded(here: Slot, there: Slot, array: Slot | None) -> str:
+    """Advice for a causal or window argument that only the new side does not take together with a mask; else ""."""
+    if there.role not in DIAGONAL or not there.excludes or here.excludes:
+        return ""
+    others = " or ".join(there.excludes)
+    return f"{_as_array(there.role, array)} if {others} is given: {there.title} excludes {others}"
+
+
+def _shifted(here: Slot, there: Slot, array: Slot | None) -> str:
+    """Advice for a causal or window argument that lengths shift on one of the two sides; "" if both sides agree."""
+    mover = there if there.moved_by else here
+    if bool(here.moved_by) == bool(there.moved_by) or mover.role not in DIAGONAL:
+        return ""
+    lengths = " or ".join(mover.moved_by)
+    by = f"by {lengths} - seq_len_q in each batch element"
+    shifts = f"it shifts the {WRITTEN_OUT[mover.role][0]} of {mover.title}"
+    if mover is there:
+        return f"{_as_array(mover.role, array)} if {lengths} is given: {shifts} {by}"
+    return f"{_as_array(mover.role, array)}, shifted {by}, if {lengths} was given: {shifts}"
+
+
+def _as_array(role: str, array: Slot | None) -> str:
+    """Advice to pass a mask as an array instead of in an argument of this role."""
+    what = WRITTEN_OUT[role][0]
+    return f"pass the {what} in {array.title}" if array else f"no argument takes the {what}"
 
 
 def _renamed(here: Slot, there: Slot) -> str:
@@ -104,7 +164,7 @@ def _renamed(here: Slot, there: Slot) -> str:
     if {here.role, there.role} != {"mask"} or here.name == there.name:
         return ""
     inverted = {here.meaning("bool"), there.meaning("bool")} == {"attend", "ignore"}
-    return f"pass ~{here.name} as {there.name}, if it is boolean" if inverted else f"pass it as {there.name}"
+    return f"pass ~{here.title} as {there.title}, if it is boolean" if inverted else f"pass it as {there.title}"
 
 
 def _shaped(here: Slot, there: Slot) -> str:
@@ -128,7 +188,8 @@ def _combined(kind: str, pairs: Mapping[str, tuple[Slot | None, Slot | None]]) -
         if here and there and other and target and other.name != here.name and target.name == there.name:
             how = "|" if there.meaning("bool") == "ignore" else "&"
             numbers = ", numbers by +" if there.meaning("float") == "add" else ""
-            return f"combine it with {other.name}: booleans by {how}{numbers}"
+            name = other.title if other.role == "mask" else f"the {WRITTEN_OUT[other.role][0]}"
+            return f"combine it with {name}: booleans by {how}{numbers}"
     return ""
 
 
@@ -137,9 +198,9 @@ def _hint(here: Slot, there: Slot) -> str:
     if {here.role, there.role} != {"causal"} or here.hint == there.hint:
         return ""
     if here.hint:
-        return f"pass {there.name}=True alone: the {' and '.join(here.requires)} that repeats it is not needed"
+        return f"pass {there.title}=True alone: the {' and '.join(here.requires)} that repeats it is not needed"
     masks = " and ".join(there.requires)
-    return f"pass the causal mask itself as {masks}; {there.name}=True is only a hint that this mask is causal"
+    return f"pass the causal mask itself as {masks}; {there.title}=True is only a hint that this mask is causal"
 
 
 def _in_both_conventions(here: Way, there: Way) -> str:

@@ -4,27 +4,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.deviations.names import slot_of
-from conformance.diagnosis.behaviour_profile import OF_ARRAYS, Reading, divided, size
+from conformance.diagnosis.behaviour_profile import OF_ARRAYS, Line, Reading, divided, size
 from conformance.diagnosis.explanation import Way, sentence
 from conformance.engine.adapter_facts import Slot
 from conformance.engine.adapters import Subject
 from conformance.engine.logged_cell import LoggedCell
 from conformance.report.call_site_advice import Destination, change
+from conformance.report.circumstances import SOME_CALLS, calls, limit, observation
 from conformance.report.probe_report import Pictured, declared_text, observed_text
 from conformance.spec.masks import KINDS
 
 # Cases that show a difference, each with the ways of both sides.
 ObservedDifference = list[tuple[str, tuple[Way, Way]]]
 
+# A subject and its findings about one decision.
+Side = tuple["PortedSubject", Line]
+
 # Verdicts of calls that have a reply.
 WITH_REPLY = ("pass", "dialect", "fail", "inconclusive")
-
-# How a circumstance names the tensors of a call -> how advice names them.
-TENSORS = {
-    "three tensors": "three tensors as query, key and value",
-    "key is value": "one tensor as key and value",
-    "one tensor": "one tensor as query, key and value",
-}
 
 FACTS = ("outputs", "dtypes", "capabilities")
 
@@ -55,11 +52,16 @@ class PortedSubject:
 
 @dataclass(frozen=True)
 class Argument:
-    """The argument for a kind of mask on either side; None if a subject has no argument of its own for it."""
+    """
+    The argument for a kind of mask on either side; None if a subject has no argument of its own for it.
+
+    array: the argument of the new side that takes this kind of mask as an array.
+    """
 
     kind: str
     here: Slot | None
     there: Slot | None
+    array: Slot | None
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,9 @@ class Difference:
     A decision in which the two subjects differ in the same case.
 
     decision: its name on either side (the names of arguments differ). declared, observed: in words, on either side.
-    case: the case with the fewest elements that shows the difference. ways: what each side does in that case. changes:
-    what to change at the call site; several if the change depends on the circumstances, none if no remedy is known.
+    case: the case with the fewest elements that shows the difference. ways: what each side does in that case. limits:
+    the calls in which each side does so, in words, "" for all calls. changes: what to change at the call site; several
+    if the change depends on the circumstances, none if no remedy is known.
     """
 
     decision: tuple[str, str]
@@ -77,12 +80,17 @@ class Difference:
     observed: tuple[str, str]
     case: str
     ways: tuple[Way, Way]
+    limits: tuple[str, str]
     changes: tuple[str, ...]
 
     @property
     def sentences(self) -> tuple[str, str]:
-        """What either side does in `case`, in words."""
-        return sentence(*self.ways[0]), sentence(*self.ways[1])
+        """What either side does in `case`, in words, with the calls in which it does so."""
+        here, there = (
+            f"{sentence(*way)} ({limit})" if limit else sentence(*way)
+            for way, limit in zip(self.ways, self.limits, strict=True)
+        )
+        return here, there
 
 
 @dataclass(frozen=True)
@@ -119,7 +127,7 @@ class Port:
 
 def port(here: PortedSubject, there: PortedSubject) -> Port:
     """Compare two subjects that were given the same cases."""
-    arguments = tuple(Argument(kind, slot_for(here.subject, kind), slot_for(there.subject, kind)) for kind in KINDS)
+    arguments = tuple(_argument(here.subject, there.subject, kind) for kind in KINDS)
     facts = {name: (getattr(here.subject, name), getattr(there.subject, name)) for name in FACTS}
     return Port(
         here,
@@ -132,16 +140,26 @@ def port(here: PortedSubject, there: PortedSubject) -> Port:
     )
 
 
-def slot_for(subject: Subject, kind: str) -> Slot | None:
-    """
-    The argument that takes a kind of mask in a plain call; a causal, window or lengths argument is preferred.
+def _argument(here: Subject, there: Subject, kind: str) -> Argument:
+    """The argument for a kind of mask; any mask that is not additive is also an attention mask."""
+    array = array_for(there, kind) or (array_for(there, "attention") if kind != "additive" else None)
+    return Argument(kind, slot_for(here, kind), slot_for(there, kind), array)
 
-    An argument that masks whole queries does not count, and neither does one that exists only with a cache.
-    """
-    slots = [slot for slot in subject.slots.values() if not slot.only_with]
-    scalars = (slot for slot in slots if slot.role == kind or (slot.role == "lengths" and kind in slot.takes))
-    masks = (slot for slot in slots if slot.role == "mask" and kind in slot.takes and slot.axes != (("b", "q"),))
-    return next(iter((*scalars, *masks)), None)
+
+def slot_for(subject: Subject, kind: str) -> Slot | None:
+    """The argument that takes a kind of mask in a plain call; a causal, window or lengths argument is preferred."""
+    scalars = (slot for slot in _plain(subject) if slot.role == kind or (slot.role == "lengths" and kind in slot.takes))
+    return next(scalars, None) or array_for(subject, kind)
+
+
+def array_for(subject: Subject, kind: str) -> Slot | None:
+    """The argument that takes a kind of mask as an array in a plain call."""
+    return next((slot for slot in _plain(subject) if slot.role == "mask" and kind in slot.takes), None)
+
+
+def _plain(subject: Subject) -> Iterator[Slot]:
+    """The arguments that mask keys, and not whole queries, in a call without a cache."""
+    return (slot for slot in subject.slots.values() if not slot.only_with and slot.axes != (("b", "q"),))
 
 
 def _differences(here: PortedSubject, there: PortedSubject, arguments: Sequence[Argument]) -> Iterator[Difference]:
@@ -151,16 +169,17 @@ def _differences(here: PortedSubject, there: PortedSubject, arguments: Sequence[
         match = there.picture.behaviour.line(other) if other else None
         if other is None or match is None or not (line.observations and match.observations):
             continue
-        shown = _observed(here, there, line.decision, other)
+        shown = _observed((here, line), (there, match))
         if shown:
-            case, ways = shown[0]
+            case, _ = shown[0]
             yield Difference(
                 decision=(line.decision, other),
                 declared=(declared_text(here.picture, line), declared_text(there.picture, match)),
                 observed=(observed_text(line), observed_text(match)),
                 case=case,
-                ways=ways,
-                changes=tuple(_changes(shown, there, _destination(there, other, arguments))),
+                ways=(_way(here, line, case), _way(there, match, case)),
+                limits=(limit(line, case), limit(match, case)),
+                changes=tuple(_changes(shown, ((here, line), (there, match)), _destination(there, other, arguments))),
             )
 
 
@@ -172,28 +191,29 @@ def _destination(there: PortedSubject, decision: str, arguments: Sequence[Argume
     return Destination(operator, slot, additive)
 
 
-def _changes(shown: ObservedDifference, there: PortedSubject, to: Destination) -> Iterator[str]:
-    """What to change; if there is more than one change, each begins with the circumstances in which it applies."""
+def _changes(shown: ObservedDifference, sides: tuple[Side, Side], to: Destination) -> Iterator[str]:
+    """
+    What to change; if there is more than one change, each begins with the calls in which it applies.
+
+    These are described as the old side gets them, because the reader has these calls.
+    """
     texts = {case: change(*ways, to) for case, ways in shown}
 
     def is_one(part: Sequence[Reading]) -> bool:
         return len({texts[reading.probe.case] for reading in part}) == 1
 
-    parts = divided([there.readings[case] for case in texts], shown[0][1][1][0], is_one)
+    divisions = (divided([side.readings[case] for case in texts], line.decision, is_one) for side, line in sides)
+    parts = next(filter(None, divisions), None)
     if parts is None:
-        yield from filter(None, dict.fromkeys(texts.values()))
+        yield from (f"{SOME_CALLS}: {text}" for text in dict.fromkeys(texts.values()) if text)
         return
     by_text: dict[str, list[str]] = {}
     for words, part in parts.items():
         by_text.setdefault(texts[part[0].probe.case], []).append(words)
     for text, circumstances in by_text.items():
+        others = [words for each, found in by_text.items() if each != text for words in found]
         if text:
-            yield f"{', or '.join(map(_in_words, circumstances))}: {text}" if len(by_text) > 1 else text
-
-
-def _in_words(circumstance: str) -> str:
-    """A circumstance as the reader of advice needs it: which tensors are one."""
-    return ", ".join(TENSORS.get(each, each) for each in circumstance.split(", "))
+            yield f"{calls(circumstances, others)}: {text}" if others else text
 
 
 def _counterpart(decision: str, names: Mapping[str, str]) -> str | None:
@@ -204,18 +224,40 @@ def _counterpart(decision: str, names: Mapping[str, str]) -> str | None:
     return f"{family}[{names[slot]}]" if slot in names else None
 
 
-def _observed(here: PortedSubject, there: PortedSubject, old: str, new: str) -> ObservedDifference:
+def _observed(old_side: Side, new_side: Side) -> ObservedDifference:
     """The cases in which no way is possible for both sides, those with the fewest elements first."""
-    found, others = [], there.readings
-    for case, reading in sorted(here.readings.items(), key=lambda pair: size(pair[1].probe)):
+    old, new = old_side[1].decision, new_side[1].decision
+    found, others = [], new_side[0].readings
+    for case, reading in sorted(old_side[0].readings.items(), key=lambda pair: size(pair[1].probe)):
         other = others.get(case)
         if other is None or not (reading.reaches(old) and other.reaches(new)):
             continue
         if slot_of(old)[0] in OF_ARRAYS and not any(mask.verbatim for mask in reading.probe.facts.masks):
             continue  # the array was converted to the form that each side documents
         if set(reading.open[old]).isdisjoint(other.open[new]):
-            found.append((case, ((old, reading.open[old][0]), (new, other.open[new][0]))))
+            found.append((case, (_first(old_side, reading), _first(new_side, other))))
     return found
+
+
+def _first(side: Side, reading: Reading) -> Way:
+    """The first way that a reply leaves open."""
+    subject, line = side
+    return _documented(subject, line.decision), reading.open[line.decision][0]
+
+
+def _way(side: PortedSubject, line: Line, case: str) -> Way:
+    """What the calls of an observation have in common; if they vary, the first way that one of them leaves open."""
+    shown = observation(line, case)
+    if shown.varies:
+        return _first((side, line), side.readings[case])
+    return _documented(side, line.decision), shown.observed[0]
+
+
+def _documented(side: PortedSubject, decision: str) -> str:
+    """The decision, about an argument with its documented name."""
+    family, name = slot_of(decision)
+    slot = side.subject.slots.get(name or "")
+    return f"{family}[{slot.title}]" if slot else decision
 
 
 def _refusals(here: PortedSubject, there: PortedSubject) -> Iterator[PortRefusal]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from conformance.engine.adapter_facts import Slot
 from conformance.engine.adapters import Subject, subjects_of
-from conformance.report.call_site_advice import argument_changes
+from conformance.report.call_site_advice import ALIGNED, argument_changes
 from conformance.report.port_code import NoCodeError, before_and_after
 from conformance.report.port_differences import Argument, Difference, Port, PortedSubject, PortRefusal
 from conformance.report.summary import code, words
@@ -161,10 +161,7 @@ def markdown(advice: Record) -> Iterator[str]:
     yield ""
     versions = ", ".join(f"{name} {version}" for name, version in advice["versions"].items())
     yield f"Based on {advice['shared']} probe cases that were judged on both sides, with {words(versions)}."
-    differ = (
-        (each["sentences"]["from"], each["sentences"]["to"], "; ".join(each["changes"]))
-        for each in advice["differences"]
-    )
+    differ = ((each["sentences"]["from"], each["sentences"]["to"], each["changes"]) for each in advice["differences"])
     yield from _table("Where they differ", (advice["from"], advice["to"], "change"), differ)
     yield from _table(
         "How each is called",
@@ -175,7 +172,7 @@ def markdown(advice: Record) -> Iterator[str]:
         "Arguments",
         ("for", advice["from"], advice["to"], "change"),
         (
-            (ROLES[each["kind"]], each["described"]["from"], each["described"]["to"], "; ".join(each["changes"]))
+            (ROLES[each["kind"]], each["described"]["from"], each["described"]["to"], each["changes"])
             for each in advice["arguments"]
             if each["from"] or each["to"]
         ),
@@ -197,8 +194,10 @@ def markdown(advice: Record) -> Iterator[str]:
         yield from ("", "```python", program.strip(), "```")
 
 
-def _table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    lines = [f"| {' | '.join(map(words, row))} |" for row in rows]
+def _table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str | Sequence[str]]]) -> Iterator[str]:
+    """A table; a cell is a text or several texts, each of which `words` shortens by itself."""
+    cells = ([[cell] if isinstance(cell, str) else cell for cell in row] for row in rows)
+    lines = [f"| {' | '.join('; '.join(map(words, cell)) for cell in row)} |" for row in cells]
     if lines:
         yield from ("", f"## {title}", "", f"| {' | '.join(map(words, heads))} |", "|" + "---|" * len(heads), *lines)
 
@@ -207,17 +206,26 @@ def described(slot: Slot | None) -> str:
     """An argument with what its framework documents about it, in words."""
     if slot is None:
         return "no argument"
-    if slot.role != "mask":
-        hint = f"only a hint, requires {' and '.join(slot.requires)}" if slot.hint else ""
-        forms = {
-            "causal": slot.alignment.replace("_", " "),
-            "window": "one width for both sides" if slot.symmetric else "(left, right)",
-            "lengths": "the number of leading positions",
-        }
-        about = [forms[slot.role], hint]
-    else:
-        about = [MEANINGS.get(element, f"{element[0]} masks are not documented") for element in slot.elements]
-    return f"{slot.name} ({', '.join(filter(None, about))})"
+    about = [*_form(slot), f"since {slot.since}" if slot.since else ""]
+    return f"{slot.title} ({', '.join(filter(None, about))})"
+
+
+def _form(slot: Slot) -> Iterator[str]:
+    """What an argument takes, in words."""
+    if slot.role == "mask":
+        yield from (MEANINGS.get(element, f"{element[0]} masks are not documented") for element in slot.elements)
+    if slot.role == "lengths":
+        yield "the number of leading positions"
+    if slot.role == "window":
+        yield "one width for both sides" if slot.symmetric else "left and right width"
+        if slot.alignment == "past":
+            yield "shifted by the number of past keys"
+    if slot.role == "causal":
+        yield ALIGNED[slot.alignment]
+    if slot.attached:
+        yield "carried by a tensor"
+    if slot.hint:
+        yield f"only a hint, requires {' and '.join(slot.requires)}"
 
 
 def _notes(found: Port) -> Iterator[str]:
@@ -321,7 +329,7 @@ def _argument_record(each: Argument, found: Port) -> dict[str, Any]:
         "from": each.here and each.here.name,
         "to": each.there and each.there.name,
         "described": {"from": described(each.here), "to": described(each.there)},
-        "changes": list(argument_changes(each.kind, pairs)),
+        "changes": list(argument_changes(each.kind, pairs, each.array)),
     }
 
 

@@ -7,6 +7,7 @@ Run the script with the record of each pair, in the order of PAIRS. It prints re
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 os.environ.update(JAX_PLATFORMS="cpu")
@@ -22,6 +23,9 @@ from conformance.spec.problem import Array, Problem
 from tests.cli.following import Trial, agrees, booleans, in_torch, overwritten, printed, shown, told
 
 Shown = Mapping[str, Problem]
+
+TENSORS = ("query", "key", "value")
+ONNX_INPUTS = ("Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen")
 
 
 def in_flax(problem: Problem, mask: Array | None = None) -> Array:
@@ -58,15 +62,17 @@ def jax_sdpa(problem: Problem, **given: Any) -> Array:
     return np.asarray(jax.nn.dot_product_attention(*inputs, **given), dtype=np.float64).swapaxes(1, 2)
 
 
-def onnx_attention(problem: Problem, scale: float) -> Array:
+def onnx_attention(problem: Problem, inputs: Mapping[str, Array] = MappingProxyType({}), **attributes: Any) -> Array:
     """The output of the Attention operator in the ONNX reference implementation."""
-    names = ("Q", "K", "V")
-    arrays = [np.float32(each) for each in (problem.query, problem.key, problem.value)]
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in (*names, "Y")]
-    node = helper.make_node("Attention", names, ["Y"], scale=scale)
-    graph = helper.make_graph([node], "attention", values[:3], values[3:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)])
-    return np.asarray(ReferenceEvaluator(model).run(None, dict(zip(names, arrays, strict=True)))[0], dtype=np.float64)
+    given = {name: np.float32(getattr(problem, word)) for name, word in zip("QKV", TENSORS, strict=True)} | dict(inputs)
+    kinds = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in given.items()}
+    values = [helper.make_tensor_value_info(name, kind, None) for name, kind in kinds.items()]
+    slots = [name if name in given else "" for name in ONNX_INPUTS]
+    node = helper.make_node("Attention", slots, ["Y"], **attributes)
+    result = helper.make_tensor_value_info("Y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([node], "attention", values, [result])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)])
+    return np.asarray(ReferenceEvaluator(model).run(None, given)[0], dtype=np.float64)
 
 
 def attended(problem: Problem) -> Array:
@@ -130,12 +136,21 @@ def torch_to_flax(found: Shown) -> Iterator[Trial]:
 
 def torch_to_onnx(found: Shown) -> Iterator[Trial]:
     """torch.sdpa -> onnx.attention."""
+    there = "torch.sdpa onnx.attention"
     p = found["scale"]
     assert p.scale is not None
     old = torch_sdpa(p, scale=p.scale)
-    before, after = onnx_attention(p, p.scale), onnx_attention(p.but(query=-p.query), -p.scale)
+    before, after = onnx_attention(p, scale=p.scale), onnx_attention(p.but(query=-p.query), scale=-p.scale)
     free = np.ones((1, 1), dtype=bool)
-    yield Trial("torch.sdpa onnx.attention", "scale", agrees(p, free, old, before), agrees(p, free, old, after))
+    yield Trial(there, "scale", agrees(p, free, old, before), agrees(p, free, old, after))
+
+    p = p.but(scale=None)
+    order = np.tril(np.ones((p.seq_len_q, p.seq_len_k), dtype=bool))
+    lengths = np.full(p.query.shape[0], p.seq_len_k - 1)
+    padded = {"nonpad_kv_seqlen": lengths}
+    mask = order & (np.arange(p.seq_len_k) < lengths[:, None])[:, None, None]
+    before, after = onnx_attention(p, padded, is_causal=1), onnx_attention(p, {**padded, "attn_mask": order})
+    yield told(there, "is_causal", p, mask, (torch_sdpa(p, attn_mask=mask), before, after))
 
 
 PAIRS = (torch_to_jax, jax_to_torch, torch_to_flax, torch_to_onnx)

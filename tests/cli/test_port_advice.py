@@ -18,6 +18,19 @@ WERE_MEAN = (
     "the output rows of fully masked queries were the mean of V and are now {}: "
     "overwrite them if your code relies on the old values"
 )
+PLAIN = "in calls without weights and with three tensors as query, key and value"
+WITH_WEIGHTS = "in calls with weights and with three tensors as query, key and value"
+# Direction -> what each side does with a fully masked row, with the calls in which it does so.
+FULLY_MASKED = {
+    "from torch": {
+        "from": f"returns zeros for a fully masked row ({PLAIN})",
+        "to": "returns the mean of V over all keys for a fully masked row (in calls without weights)",
+    },
+    "from keras": {
+        "from": "returns the mean of V over all keys for a fully masked row (in calls without weights)",
+        "to": f"returns zeros for a fully masked row ({PLAIN})",
+    },
+}
 # Direction -> decision -> the expected changes.
 SAID = {
     "from torch": {
@@ -31,11 +44,8 @@ SAID = {
         ],
         "nonfinite_key": ["nothing"],
         "fully_masked_row": [
-            f"without weights, three tensors as query, key and value: {BIAS}",
-            (
-                "with weights, three tensors as query, key and value, "
-                "or without weights, one tensor as query, key and value: nothing"
-            ),
+            f"{PLAIN}: {BIAS}",
+            f"{WITH_WEIGHTS}, or without weights and with one tensor as query, key and value: nothing",
         ],
     },
     "from keras": {
@@ -44,9 +54,9 @@ SAID = {
         "float_mask[attention_mask]": ["pass attention_mask == 0 as a boolean attn_mask"],
         "nonfinite_key": ["overwrite keys at masked positions with finite numbers, such as 0, before the call"],
         "fully_masked_row": [
-            f"without weights, three tensors as query, key and value: {WERE_MEAN.format('zero')}",
-            f"with weights, three tensors as query, key and value: {BIAS}",
-            f"without weights, one tensor as query, key and value: {WERE_MEAN.format('NaN')}",
+            f"{PLAIN}: {WERE_MEAN.format('zero')}",
+            f"{WITH_WEIGHTS}: {BIAS}",
+            f"in calls without weights and with one tensor as query, key and value: {WERE_MEAN.format('NaN')}",
         ],
     },
 }
@@ -107,6 +117,14 @@ def test_every_difference_comes_with_what_to_change(direction: str, records: Map
 
 
 @pytest.mark.frameworks
+@pytest.mark.parametrize("direction", SIDES)
+def test_what_happens_only_in_some_calls_is_said_of_these_calls(direction: str, records: Mapping[str, Path]) -> None:
+    told = {each["decision"]["from"]: each for each in read(records, direction)["differences"]}
+    assert told["fully_masked_row"]["sentences"] == FULLY_MASKED[direction]
+    assert told["nonfinite_key"]["sentences"]["from"].endswith(")") == (direction == "from torch")
+
+
+@pytest.mark.frameworks
 def test_the_call_and_the_parameters_are_told_for_both_sides(records: Mapping[str, Path]) -> None:
     told = read(records, "from torch")
     assert told["conventions"] == {"from": [], "to": []}
@@ -125,6 +143,7 @@ def test_the_page_in_the_documentation_is_what_port_says_today(direction: str, r
     written = (records[direction].with_suffix("") / "port.md").read_text(encoding="utf-8")
     kept = porting.page(*SIDES[direction])
     assert kept.read_text(encoding="utf-8") == written, f"nox -s porting writes {kept.name} anew"
+    assert "…" not in written
 
 
 @pytest.mark.frameworks
@@ -155,7 +174,7 @@ MORE = {
         "float_mask[attn_mask]": (
             "if attn_mask holds only 0 and -inf, pass attn_mask == 0 as mask; no argument accepts other numbers"
         ),
-        "fully_masked_row": f"without weights, three tensors as query, key and value: {BIAS}",
+        "fully_masked_row": f"{PLAIN}: {BIAS}",
     },
     ("torch.sdpa", "onnx.attention"): {
         "scale": "if the scale is negative, pass -scale and negate the query (in a layer: wq and bq)"
@@ -164,7 +183,21 @@ MORE = {
 
 # Pair -> the advice about its arguments. The tests also follow advice about shapes and order, but not about windows.
 SHAPED = {
-    ("torch.sdpa", "onnx.attention"): {"pass window instead of a window mask in attn_mask"},
+    ("torch.sdpa", "onnx.attention"): {
+        (
+            "pass the number of keys that are not padding as nonpad_kv_seqlen; "
+            "pass padding that is not at the end as a mask in attn_mask"
+        ),
+        (
+            "pass the causal mask in attn_mask if nonpad_kv_seqlen is given: it shifts the causal mask of is_causal "
+            "by nonpad_kv_seqlen - seq_len_q in each batch element"
+        ),
+        "pass left_window_size and right_window_size instead of a window mask in attn_mask",
+        (
+            "pass the window mask in attn_mask if nonpad_kv_seqlen is given: it shifts the window mask of "
+            "left_window_size and right_window_size by nonpad_kv_seqlen - seq_len_q in each batch element"
+        ),
+    },
     ("torch.sdpa", "jax.sdpa"): {
         "pass it as mask",
         "pass local_window_size instead of a window mask in attn_mask",
@@ -179,6 +212,7 @@ SHAPED = {
     ("jax.sdpa", "torch.sdpa"): {
         "pass it as attn_mask",
         "combine it with mask: booleans by &, numbers by +",
+        "pass the causal mask in attn_mask if attn_mask is given: is_causal excludes attn_mask",
         "pass the window mask explicitly as attn_mask: True where the key is inside the window",
     },
 }
@@ -202,4 +236,5 @@ def test_following_the_advice_between_more_pairs_makes_them_agree(tmp_path: Path
     trials = followed_by("advised_pairs", files.values())
     followed = {(each["direction"], each["decision"]): (each["before"], each["after"]) for each in trials}
     wanted = {(" ".join(sides), decision) for sides, decisions in MORE.items() for decision in decisions}
-    assert followed == dict.fromkeys({*wanted, ("torch.mha flax.mha[linen]", "is_causal")}, (False, True))
+    of_arguments = {("torch.mha flax.mha[linen]", "is_causal"), ("torch.sdpa onnx.attention", "is_causal")}
+    assert followed == dict.fromkeys(wanted | of_arguments, (False, True))

@@ -117,6 +117,82 @@ def test_a_window_is_written_out_where_the_new_side_takes_only_a_mask() -> None:
     assert told(window) == ()
 
 
+MOVED = parse_slots(
+    {
+        "attn_mask": {"role": "mask", "axes": [["q", "k"]], "bool": "attend"},
+        "nonpad": {"role": "lengths", "takes": ["key_padding"], "axes": [["b", "k"]]},
+        "plain_causal": {"role": "causal"},
+        "end_causal": {"role": "causal", "alignment": "bottom_right"},
+        "past_causal": {"role": "causal", "alignment": "past"},
+        "moved_causal": {"role": "causal", "moved_by": ["nonpad"]},
+        "alone_causal": {"role": "causal", "excludes": ["attn_mask"]},
+        "plain_window": {"role": "window"},
+        "moved_window": {"role": "window", "arguments": ["left", "right"], "moved_by": ["nonpad"]},
+    }
+)
+
+
+def told(kind: str, here: str, there: str, array: str | None = "attn_mask") -> tuple[str, ...]:
+    return argument_changes(kind, {kind: (MOVED[here], MOVED[there])}, MOVED.get(array or ""))
+
+
+def test_a_causal_argument_or_window_that_lengths_shift_is_passed_as_a_mask() -> None:
+    by = "by nonpad - seq_len_q in each batch element"
+    shifted = f"pass the causal mask in attn_mask if nonpad is given: it shifts the causal mask of moved_causal {by}"
+    assert told("causal", "plain_causal", "moved_causal") == (shifted,)
+    assert told("causal", "moved_causal", "moved_causal") == ()
+    assert told("causal", "moved_causal", "plain_causal") == (
+        (
+            f"pass the causal mask in attn_mask, shifted {by}, if nonpad was given: "
+            "it shifts the causal mask of moved_causal"
+        ),
+    )
+    assert told("causal", "plain_causal", "moved_causal", None)[0].startswith(
+        "no argument takes the causal mask if nonpad is given: "
+    )
+    assert told("window", "plain_window", "moved_window") == (
+        f"pass the window mask in attn_mask if nonpad is given: it shifts the window mask of left and right {by}",
+    )
+    assert told("window", "attn_mask", "moved_window")[0] == "pass left and right instead of a window mask in attn_mask"
+
+
+def test_a_causal_argument_that_excludes_a_mask_is_passed_in_the_mask() -> None:
+    excluded = ("pass the causal mask in attn_mask if attn_mask is given: alone_causal excludes attn_mask",)
+    assert told("causal", "plain_causal", "alone_causal") == excluded
+    assert told("causal", "alone_causal", "alone_causal") == told("causal", "alone_causal", "plain_causal") == ()
+
+
+def test_a_causal_argument_that_is_aligned_at_the_other_corner_is_passed_as_a_mask() -> None:
+    assert told("causal", "plain_causal", "end_causal") == (
+        (
+            "pass the causal mask in attn_mask unless there are as many keys as queries: "
+            "plain_causal aligns it top left, and end_causal aligns it bottom right"
+        ),
+    )
+    assert told("causal", "plain_causal", "past_causal") == ()
+
+
+def test_padding_that_is_not_at_the_end_is_a_mask() -> None:
+    assert told("key_padding", "attn_mask", "nonpad") == (
+        (
+            "pass the number of keys that are not padding as nonpad; "
+            "pass padding that is not at the end as a mask in attn_mask"
+        ),
+    )
+    assert told("key_padding", "attn_mask", "nonpad", None) == (
+        "pass the number of keys that are not padding as nonpad; it must be at the end",
+    )
+    assert told("key_padding", "nonpad", "attn_mask") == (
+        "pass the padding mask explicitly as attn_mask: True where the key is among the first nonpad",
+    )
+    assert told("key_padding", "nonpad", "nonpad") == ()
+
+
+def test_a_mask_is_combined_with_what_became_a_mask() -> None:
+    pairs = {"key_padding": (MOVED["nonpad"], MOVED["attn_mask"]), "attention": (MOVED["attn_mask"],) * 2}
+    assert argument_changes("attention", pairs) == ("combine it with the padding mask: booleans by &",)
+
+
 def test_an_argument_takes_over_what_the_old_side_passes_in_a_mask() -> None:
     slots = parse_slots(
         {
