@@ -162,9 +162,9 @@ def named_rows() -> Iterator[tuple[str, Rows]]:
         yield f"of the first {block} queries", _by_index(2, lambda index, _, n=block: index < n)
         yield f"of queries after the first {block}", _by_index(2, lambda index, _, n=block: index >= n)
         yield f"of queries after the last full block of {block}", _after_whole(2, block)
-        yield f"of the first query of each block of {block}", _by_index(2, lambda index, _, n=block: index % n == 0)
-        yield f"of the last query of each block of {block}", _by_index(2, lambda index, _, n=block: index % n == n - 1)
-        yield f"of every second block of {block} queries", _by_index(2, lambda index, _, n=block: index // n % 2 == 1)
+        yield f"of the first query of each block of {block}", _of_several(lambda index, n=block: index % n == 0)
+        yield f"of the last query of each block of {block}", _of_several(lambda index, n=block: index % n == n - 1)
+        yield f"of every second block of {block} queries", _of_several(lambda index, n=block: index // n % 2 == 1)
 
 
 def _by_index(axis: int, chosen: Callable[..., Array]) -> Rows:
@@ -173,6 +173,16 @@ def _by_index(axis: int, chosen: Callable[..., Array]) -> Rows:
     def rows(attended: Array) -> Array:
         indices = np.indices(attended.shape[:-1])[axis]
         return chosen(indices, attended.shape[axis])
+
+    return rows
+
+
+def _of_several(chosen: Callable[..., Array]) -> Rows:
+    """Make a set of rows by their query; empty for a single query, which a name for several fits only by chance."""
+
+    def rows(attended: Array) -> Array:
+        queries = chosen(np.arange(attended.shape[2]))
+        return np.broadcast_to(queries & (np.sum(queries) > 1), attended.shape[:-1])
 
     return rows
 
