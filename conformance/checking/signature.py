@@ -137,8 +137,8 @@ class Signature:
     every call returns this together with the output. dtypes: those to judge. refusal: what it raised in float32, if it
     takes only other dtypes. built: for a class, constructor argument -> role. method: the method to call, "" for the
     instance itself. biased: whether its projections have biases. wide: whether value_dim may differ from head_dim.
-    device: where its arrays are, "cpu" or "cuda". mask_by_place: whether an argument is the mask only because it
-    follows the arrays.
+    device: where its arrays are, "cpu" or "cuda". mask_by_place: whether an argument with a default is the
+    mask only because it follows the arrays.
     """
 
     operator: str
@@ -324,7 +324,7 @@ def _unnamed_mask(roles: dict[str, str], parameters: Sequence[Parameter]) -> boo
     """
     Assign the mask role to the argument that follows the arrays, if its default is None or absent.
 
-    Return whether there is such an argument.
+    Return whether there is such an argument and it could keep its default.
     """
     if "mask" in roles.values():
         return False
@@ -335,7 +335,7 @@ def _unnamed_mask(roles: dict[str, str], parameters: Sequence[Parameter]) -> boo
     if after is None or after is not first or after.default not in (None, "None"):
         return False
     roles[after.name] = "mask"
-    return True
+    return after.default is not None
 
 
 def _ordered(names: Mapping[str, str], arrays: Sequence[str]) -> dict[str, str]:

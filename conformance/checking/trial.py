@@ -123,7 +123,7 @@ class Trial:
             if found:
                 best = next((each for each in found if self._is_near(each, sizes)), found[0])
                 form, wide = self._form(best, sizes), self._is_wide(best, sizes)
-                if form is None and best.mask_by_place and best.placed[-1] == "mask":
+                if form is None and best.mask_by_place and best.placed[-1:] == ("mask",):
                     best = best.without_mask()
                 return replace(best, form=form or MaskForm(), wide=wide), failures, tried
         return None, failures, tried

@@ -29,7 +29,7 @@ def _last_wins(problem: Problem) -> Problem:
 def _any_allows(problem: Problem, *, flags: bool) -> Problem:
     """Combine all boolean masks with OR; causal and window arguments are included if `flags` is true."""
     booleans = [each for each in problem.mask_operands if is_boolean(each) and (flags or each.element != "flag")]
-    if len(booleans) < 2:  # noqa: PLR2004 - it takes two to be combined
+    if not booleans[1:]:  # one mask is not combined with anything
         return problem
     values = np.logical_or.reduce(np.broadcast_arrays(*(as_bool(operand).values for operand in booleans)))
     kinds = tuple(dict.fromkeys(kind for operand in booleans for kind in operand.kinds))

@@ -18,7 +18,7 @@ def are(number: int, noun: str) -> str:
 
 def one_of(words: Sequence[str]) -> str:
     """Format choices: `a`, `a or b`, `one of a, b, c`."""
-    return " or ".join(words) if len(words) <= 2 else f"one of {', '.join(words)}"  # noqa: PLR2004 - a pair
+    return f"one of {', '.join(words)}" if words[2:] else " or ".join(words)
 
 
 def capital(text: str) -> str:

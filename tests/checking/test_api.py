@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -92,6 +93,7 @@ def test_a_string_is_one_dtype(plain: ModuleType) -> None:
     assert cases_of(plain.right, dtypes="float64") == cases_of(plain.right, dtypes=["float64"])
 
 
+NO_PATH: dict[str, Any] = {"out": 5}
 WRONG_OPTIONS: dict[str, tuple[dict[str, object], str]] = {
     "a_list_of_numbers": ({"cases": [1]}, "cases is a list of globs, such as ['masks/*'], not [1]"),
     "no_list": ({"dtypes": 5}, "dtypes is a list of dtypes, such as ['float32'], not 5"),
@@ -145,7 +147,7 @@ def test_a_run_folder_that_cannot_be_written_is_told_in_a_sentence(plain: Module
     with pytest.raises(CheckError, match=r"file/out cannot be written: .*; nothing was run: choose another --out"):
         conformance.check(plain.right, out=tmp_path / "file" / "out")
     with pytest.raises(CheckError, match="out is the path of a folder, not 5"):
-        conformance.check(plain.right, out=5)  # type: ignore[arg-type]
+        conformance.check(plain.right, **NO_PATH)
 
 
 def test_there_is_no_other_attribute() -> None:

@@ -63,7 +63,7 @@ def test_a_decision_cannot_be_declared_twice() -> None:
         ("nonsense", "nan", False),
     ],
 )
-def test_what_can_be_declared_is_known(decision: str, name: str, can_be: bool) -> None:  # noqa: FBT001
+def test_what_can_be_declared_is_known(decision: str, name: str, *, can_be: bool) -> None:
     assert is_declarable(decision, name, materialise(load_cases("sdpa")[0])) is can_be
 
 

@@ -43,6 +43,8 @@ def test_operator_and_mask_are_read_from_the_arguments(
 def test_an_argument_that_is_the_mask_only_by_its_place_is_marked() -> None:
     assert signature("q, k, v, slopes=None").mask_by_place
     assert not signature("q, k, v, attn_mask=None").mask_by_place
+    required = signature("q, k, v, slopes")
+    assert (required.mask, required.mask_by_place) == ("slopes", False)
     assert not signature("q, k, v, scale=None").mask_by_place
 
 
