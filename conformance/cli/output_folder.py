@@ -95,7 +95,10 @@ def open_folder(arguments: argparse.Namespace, offer: Offer, cases: Sequence[Cas
         if error.errno in FULL:
             fault = EnvironmentFault(sentence(error)) if arguments.resume is None else resumable(error, folder)
             raise fault from error
-        raise UsageError(sentence(error)) from error
+        if arguments.resume:
+            raise UsageError(sentence(error)) from error
+        what = f"the folder {folder} cannot be written: {error.strerror or error}"
+        raise UsageError(f"{what}; nothing was run: choose another --out") from error
     if not opened.log.locked:
         print(f"conformance: files in {folder} cannot be locked: do not start a second run there", file=sys.stderr)
     if arguments.out is None:

@@ -59,17 +59,25 @@ class SubjectDiagnosis:
         Start empty.
 
         cases: returns every case. accepts: whether a deviation is accepted beside another cause. evident: deviations of
-        the subjects that earlier calls showed together. faults: subject -> the sentence that its diagnosis ended in an
-        exception.
+        the subjects that earlier calls showed together.
         """
         self._cases, self._accepts, self._evident = cases, accepts, evident
-        self.faults: dict[str, str] = {}
+        self._tracebacks: dict[str, str] = {}
         self._shared: Shared = {}
         self._seen: dict[str, list[Evidence]] = {}
         self._asked: dict[str, set[str]] = {}
         self._non_reproducible: dict[str, list[Evidence]] = {}
         self._lost: dict[str, list[Judged]] = {}
         self._answered: dict[str, list[AnsweredCall | Judged]] = {}
+
+    @property
+    def faults(self) -> dict[str, str]:
+        """Subject -> the sentence that a search for its causes ended in an exception of ours."""
+        return {
+            name: f"{name}: the search for causes ended in an internal error ({text.splitlines()[-1]}), so causes may be "
+            "missing; please report it with the traceback in run.jsonl"
+            for name, text in self._tracebacks.items()
+        }
 
     def add(self, judged: Judged, *, known: bool, non_reproducible: bool) -> None:
         """
@@ -79,6 +87,8 @@ class SubjectDiagnosis:
         searched for it.
         """
         self._asked.setdefault(judged.subject, set()).add(judged.case)
+        if judged.fault:
+            self._tracebacks.setdefault(judged.subject, judged.fault)
         if judged.declared is None and judged.verdict in LOST and not known:
             self._lost.setdefault(judged.subject, []).append(judged)
         evidence = _evidence(judged)
@@ -122,18 +132,16 @@ class SubjectDiagnosis:
     def _record(self, name: str, subject: Subject, forms: dict[str, Diagnosis]) -> Iterator[Record]:
         cells = self._seen.get(name, [])
         failing = sum(cell.actual is not None for cell in cells)
-        if failing or name in self._lost:
+        if failing or name in self._lost or name in self._tracebacks:
             started = time.thread_time()
             found: dict[str, Any] = {"causes": [], "unexplained": []}
             try:
                 found |= self._causes(subject, cells, forms) if failing else {}
                 found["errors"] = list(self._errors(name))
-            except Exception as error:  # noqa: BLE001 - a bug here must not cost the report
-                self.faults[name] = (
-                    f"{name}: the search for causes ended in an internal error ({type(error).__name__}: {error}), so "
-                    "causes may be missing; please report it with the traceback in run.jsonl"
-                )
-                found["fault"] = traceback.format_exc()
+            except Exception:  # noqa: BLE001 - a bug here must not cost the report
+                self._tracebacks.setdefault(name, traceback.format_exc())
+            if name in self._tracebacks:
+                found["fault"] = self._tracebacks[name]
             seconds = time.thread_time() - started
             yield {"type": "diagnosis", "subject": name, "failures": failing, **found, "seconds": seconds}
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import platform
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -61,7 +62,8 @@ class Judged:
     A verdict with what led to it, for the gate and the run log.
 
     message: the reason in words, or what an exception said. klass: of a fail that is not about the numbers of this
-    call. arrays: expected, actual and tolerance by output, of cells that did not simply pass.
+    call. arrays: expected, actual and tolerance by output, of cells that did not simply pass. fault: the traceback of an
+    exception of ours that ended the search for causes; the verdict stands.
     """
 
     case: str
@@ -78,6 +80,7 @@ class Judged:
     klass: str = ""
     platform: str = field(default_factory=lambda: f"{platform.system()}-{platform.machine()}")
     machine: Machine = field(default_factory=Machine)
+    fault: str = ""
 
     @property
     def fail_class(self) -> str:
@@ -215,7 +218,10 @@ class Judge:
         found, profile = judged.judgement, judged.profile
         if found is None or profile is None or found.verdict != "fail" or found.explanation is not None:
             return judged
-        found = explained(found, judged.problem, profile, judged.actual, judged.facts.device, likely)
+        try:
+            found = explained(found, judged.problem, profile, judged.actual, judged.facts.device, likely)
+        except Exception:  # noqa: BLE001 - a bug here must not cost the verdicts
+            return replace(judged, fault=traceback.format_exc())
         return replace(judged, verdict=found.verdict, judgement=found)
 
     def _budget(self, case: str, suspect: Suspect, dialect: Dialect) -> float | None:

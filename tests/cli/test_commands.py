@@ -188,6 +188,15 @@ def test_a_run_is_not_written_over_another(project: Path) -> None:
     assert "out has a run already: choose another --out\n" in probed.stderr
 
 
+@pytest.mark.parametrize("command", [["run", "cases", "-a", f"{LIAR}[honest]"], ["probe", "-a", "numpy.sdpa"]])
+def test_a_folder_that_cannot_be_written_is_told_before_anything_runs(project: Path, command: list[str]) -> None:
+    (project / "file").write_text("", encoding="utf-8")
+    done = conformance(*command, "--out", "file/out", cwd=project)
+    assert done.returncode == 4
+    said = "the folder file/out cannot be written: Not a directory; nothing was run: choose another --out\n"
+    assert done.stderr.endswith(said), done.stderr
+
+
 @pytest.fixture
 def cut(project: Path) -> Path:
     """A project with a run that was killed after some verdicts."""

@@ -71,3 +71,23 @@ def test_it_is_not_what_a_later_run_takes_from_the_cache(run: tuple[Path, int, s
         diagnoses += [record for record in logged if record["type"] == "diagnosis"]
     assert ["fault" in each for each in diagnoses] == [False, False]
     assert [each["causes"][0]["decisions"] for each in diagnoses] == [{"polarity[attn_mask]": "ignore"}] * 2
+
+
+def test_a_single_call_whose_causes_cannot_be_searched_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search within one call fails, that of the whole subject does not: both verdicts and causes are there."""
+
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError("no explanation")
+
+    monkeypatch.setenv("CONFORMANCE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("conformance.engine.judging.explained", broken)
+    assert main([*ASKED, str(tmp_path / "out")]) == INCOMPLETE
+    (said,) = json.loads((tmp_path / "out" / "verdict.json").read_text(encoding="utf-8"))["gate"]["incomplete"]
+    assert "ended in an internal error (ZeroDivisionError: no explanation), so causes may be missing" in said
+    logged = records(tmp_path / "out")
+    assert sum(record["type"] == "cell" and record["verdict"] == "fail" for record in logged) > 1
+    (diagnosis,) = (record for record in logged if record["type"] == "diagnosis")
+    assert "in broken" in diagnosis["fault"]
+    assert diagnosis["causes"][0]["decisions"] == {"polarity[attn_mask]": "ignore"}
