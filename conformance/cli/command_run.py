@@ -3,9 +3,10 @@
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from conformance import places
 from conformance.cli.argument_parser import QUIET, VERBOSE, UsageError, is_fault, resumable, see_writable_files
@@ -38,12 +39,16 @@ from conformance.engine.session import Session
 from conformance.engine.worker_plan import WorkerPlan, plan_workers
 from conformance.gate.decision import CONFORMS, INCOMPLETE, REJECTED, Decision, decide
 from conformance.gate.known import Known
+from conformance.gate.known_file import shown_entry
 from conformance.gate.run_ending import Clock, ending, finish, write_verdict
 from conformance.report import print_summary, write_reports
 from conformance.report.annotations import run_annotations
 from conformance.report.junit import junit_xml
 from conformance.spec.case import Case
 from conformance.spec.texts import harmless
+
+# Entries of the user's lists that are named if they accept nothing; of more, the number is told.
+SHOWN_ENTRIES = 5
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -259,6 +264,8 @@ def _reported(decision: Decision, session: Session, arguments: argparse.Namespac
     if any(decision.known.get(kind) for kind in ("dead", "too_wide")):
         lists = "".join(f" {shlex.quote(str(path))}" for path in arguments.known)
         print(f"To edit the list: conformance known update --from {shlex.quote(str(folder))}{lists}")
+    for text in _without_effect(decision.known, arguments.known):
+        print(text)
     if arguments.annotations:
         root = case_root(arguments.paths) if arguments.paths else places.cases()
         for line in run_annotations(judged, root.parent):
@@ -266,6 +273,16 @@ def _reported(decision: Decision, session: Session, arguments: argparse.Namespac
     if decision.exit_code == REJECTED and arguments.exit_zero:
         return CONFORMS
     return decision.exit_code
+
+
+def _without_effect(known: Mapping[str, Any], given: Sequence[Path]) -> Iterator[str]:
+    """The entries of the user's own lists that accept nothing in this run. Of the packaged list, most may."""
+    files = {shown_entry(path) for path in given}
+    unreached = [text for text in known.get("not_reached", ()) if text.partition(" (")[0].rpartition(":")[0] in files]
+    for text in unreached[:SHOWN_ENTRIES]:
+        yield f"Accepts nothing in this run (see its subject and conditions): {text}"
+    if (left := len(unreached) - SHOWN_ENTRIES) > 0:
+        yield f"Accept nothing either: {left} more, listed in verdict.json"
 
 
 # A function that makes the command to rerun one cell of an offer.

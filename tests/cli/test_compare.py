@@ -343,6 +343,18 @@ deviations:
 """
 
 
+def test_an_entry_of_the_users_list_that_accepts_nothing_is_told(project: Path) -> None:
+    """Its subject is mistyped, so the failure that it was written for stays red."""
+    entry = "  - " + KNOWN.partition("  - ")[2].replace("mine.sdpa", "mine.sdap")
+    (project / "mine.yaml").write_text(KNOWN.partition("  - ")[0] + entry * 7, encoding="utf-8")
+    done = judge(project, "nan", "--known", "mine.yaml", "--out", "out")
+    assert done.returncode == 1
+    told = [line for line in done.stdout.splitlines() if line.startswith("Accept")]
+    said = "Accepts nothing in this run (see its subject and conditions): mine.yaml:3 (mine.sdap): A fully masked row is"
+    assert told[0] == f"{said} NaN here."
+    assert told[5:] == ["Accept nothing either: 2 more, listed in verdict.json"]
+
+
 def test_a_fixed_entry_is_red_and_an_update_says_what_to_do_with_it(project: Path) -> None:
     (project / "mine.yaml").write_text(KNOWN, encoding="utf-8")
     assert judge(project, "nan", "--known", "mine.yaml").returncode == 0
