@@ -111,7 +111,7 @@ def run_probe(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequ
             resources.enter_context(ending(session, offer.incomplete))
             with Progress(sys.stderr, name_red=False, level=arguments.level) as progress:
                 progress.plan(session.total)
-                session.watch = RunListener(cell=progress.cell, worker=progress.worker)
+                session.watch = RunListener(cell=progress.cell, worker=progress.worker, search=progress.search)
                 session.run(pool)
         decision = decide(
             session.cells,

@@ -242,6 +242,7 @@ def _judge(session: Session, pool: Pool, progress: Progress, arguments: argparse
     session.watch = RunListener(
         cell=progress.cell,
         worker=progress.worker,
+        search=progress.search,
         stop=arguments.stop,
     )
     try:

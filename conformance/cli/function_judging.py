@@ -164,7 +164,7 @@ def _judged(arguments: argparse.Namespace, baseline: BaselineOption) -> Checked:
     folder = _folder(arguments.out)
     try:
         with Progress(sys.stderr, name_red=False, level=arguments.level) as progress:
-            watch = RunListener(cell=progress.cell, worker=progress.worker, total=progress.plan)
+            watch = RunListener(cell=progress.cell, worker=progress.worker, search=progress.search, total=progress.plan)
             return judge(request, folder, watch, lambda whole: baseline.problems(folder, whole=whole))
     finally:
         _tidy(folder, arguments.out)

@@ -75,6 +75,10 @@ class Progress:
             left = f", {self.left}" if self.left else ""
             self._say(f"{self._judged} judged, {self._red} rejected, {self._printed - self._started:.0f} s{left}")
 
+    def search(self, subject: str) -> None:
+        """Show that the causes of a subject's failures are searched; the display of the next cell replaces this."""
+        self._bar.update(self._task, description=f"searching causes of {harmless(subject)}", left="")
+
     @property
     def _judged(self) -> str:
         return counted(self._cells, "cell") if self._total is None else f"{self._cells:,} of {self._total:,} cells"

@@ -215,12 +215,14 @@ class RunListener:
     What a session calls while it runs.
 
     cell: called with every cell. worker: called with every worker that is ready or given up. total: called once with
-    the number of cells, before the first. stop: whether a rejected cell ends the run.
+    the number of cells, before the first. search: called before the causes of a subject's failures are searched. stop:
+    whether a rejected cell ends the run.
     """
 
     cell: Callable[[LoggedCell], None] = lambda _: None
     worker: Callable[[Started], None] = lambda _: None
     total: Callable[[int], None] = lambda _: None
+    search: Callable[[str], None] = lambda _: None
     stop: bool = False
 
 

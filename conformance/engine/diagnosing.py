@@ -74,8 +74,8 @@ class SubjectDiagnosis:
     def faults(self) -> dict[str, str]:
         """Subject -> the sentence that a search for its causes ended in an exception of ours."""
         return {
-            name: f"{name}: the search for causes ended in an internal error ({text.splitlines()[-1]}), so causes may be "
-            "missing; please report it with the traceback in run.jsonl"
+            name: f"{name}: the search for causes ended in an internal error ({text.splitlines()[-1]}), so causes may "
+            "be missing; please report it with the traceback in run.jsonl"
             for name, text in self._tracebacks.items()
         }
 

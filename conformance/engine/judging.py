@@ -62,8 +62,8 @@ class Judged:
     A verdict with what led to it, for the gate and the run log.
 
     message: the reason in words, or what an exception said. klass: of a fail that is not about the numbers of this
-    call. arrays: expected, actual and tolerance by output, of cells that did not simply pass. fault: the traceback of an
-    exception of ours that ended the search for causes; the verdict stands.
+    call. arrays: expected, actual and tolerance by output, of cells that did not simply pass. fault: the traceback of
+    an exception of ours that ended the search for causes; the verdict stands.
     """
 
     case: str

@@ -224,6 +224,8 @@ class Session:
         """Explain the failures of each of these subjects together, once, and log what was found."""
         left = {*names} - self._diagnosed
         self._diagnosed |= left
+        for name in sorted(self._diagnosing.failing(left)):
+            self.watch.search(name)
         self._recall(left)
         for record in self._diagnosing.records(self._by_name, left):
             self.ledger.write_diagnosis(record)

@@ -350,7 +350,9 @@ def test_an_entry_of_the_users_list_that_accepts_nothing_is_told(project: Path) 
     done = judge(project, "nan", "--known", "mine.yaml", "--out", "out")
     assert done.returncode == 1
     told = [line for line in done.stdout.splitlines() if line.startswith("Accept")]
-    said = "Accepts nothing in this run (see its subject and conditions): mine.yaml:3 (mine.sdap): A fully masked row is"
+    said = (
+        "Accepts nothing in this run (see its subject and conditions): mine.yaml:3 (mine.sdap): A fully masked row is"
+    )
     assert told[0] == f"{said} NaN here."
     assert told[5:] == ["Accept nothing either: 2 more, listed in verdict.json"]
 

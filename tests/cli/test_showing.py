@@ -189,3 +189,29 @@ def test_without_a_plan_cells_are_counted(clock: SimpleNamespace) -> None:
         clock.now = 60.0
         progress.cell(judged("fail"))
     assert stream.getvalue() == "1 cell judged, 1 rejected, 60 s\n"
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.usefixtures("project")
+def test_whose_causes_are_searched_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names: list[str] = []
+    monkeypatch.setattr(Progress, "search", lambda _, name: names.append(name))
+    told(capsys, *WRONG, "--out", "out", code=1)
+    assert names == ["fake.liar[wrong_dtype]"]
+
+
+def test_a_search_for_causes_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    with Progress(stream) as progress:
+        progress.plan(2)
+        progress.search("x.y")
+    assert "searching causes of x.y" in stream.getvalue()
