@@ -64,7 +64,7 @@ SLOTS = {
         "float": "undocumented",
     },
     "use_causal_mask": {"role": "causal", "alignment": "top_left"},
-    "sliding_window": {"role": "window", "symmetric": True},
+    "sliding_window": {"role": "window", "symmetric": True, "about": "one width for both sides, plus 1"},
 }
 VARIANTS = {
     "tensorflow": {

@@ -60,7 +60,7 @@ SLOTS = {
         "float": "undocumented",
     },
     "use_causal_mask": {"role": "causal", "alignment": "top_left"},
-    "sliding_window": {"role": "window", "symmetric": True},
+    "sliding_window": {"role": "window", "symmetric": True, "about": "one width for both sides, plus 1"},
 }
 VARIANTS = {
     "tensorflow": {
@@ -113,7 +113,7 @@ VARIANTS = {
                 "float": "undocumented",
             },
             "use_causal_mask": {"role": "causal", "alignment": "top_left"},
-            "sliding_window": {"role": "window", "symmetric": True},
+            "sliding_window": {"role": "window", "symmetric": True, "about": "one width for both sides, plus 1"},
         },
     },
 }

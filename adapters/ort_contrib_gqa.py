@@ -41,10 +41,15 @@ SLOTS = {
         "role": "lengths",
         "takes": ["key_padding"],
         "axes": [["b", "k"]],
+        "about": "the number of keys that are not padding, minus 1",
         "without": ["past"],  # with a past it says where the new keys are stored
     },
     "causal": {"role": "causal", "alignment": "past"},
-    "local_window_size": {"role": "window", "alignment": "past"},
+    "local_window_size": {
+        "role": "window",
+        "alignment": "past",
+        "about": "the number of keys on the left plus 1, only with causal",
+    },
 }
 
 from functools import partial

@@ -53,6 +53,7 @@ class Slot:
     attached: bool = False
     arguments: tuple[str, ...] = ()
     since: str = ""
+    about: str = ""
 
     def meaning(self, element: str) -> str | None:
         """What the framework documents for an element type; None if the argument does not accept it."""
@@ -86,7 +87,19 @@ def parse_slots(literal: Mapping[str, Mapping[str, Any]]) -> dict[str, Slot]:
 
 
 def _parse_slot(name: str, fields: Mapping[str, Any]) -> Slot:
-    known = {"role", "axes", "alignment", "hint", "symmetric", "short", "attached", "since", *_LISTS, *MEANINGS}
+    known = {
+        "role",
+        "axes",
+        "alignment",
+        "hint",
+        "symmetric",
+        "short",
+        "attached",
+        "since",
+        "about",
+        *_LISTS,
+        *MEANINGS,
+    }
     if unknown := sorted(set(fields) - known):
         raise ValueError(f"slot {name}: unknown key {unknown[0]!r}; a slot has {', '.join(sorted(known))}")
     _one_of(name, "role", fields.get("role"), ROLES)
@@ -112,6 +125,7 @@ def _parse_slot(name: str, fields: Mapping[str, Any]) -> Slot:
         short=bool(fields.get("short", False)),
         attached=bool(fields.get("attached", False)),
         since=str(fields.get("since", "")),
+        about=str(fields.get("about", "")),
         **{key: tuple(fields.get(key, ())) for key in _LISTS},
     )
 

@@ -36,6 +36,9 @@ WRITTEN_OUT = {
     "lengths": ("padding mask", "not among the first NAME", "among the first NAME"),
 }
 
+# How a boolean mask is written where masks are added to the logits.
+AS_FLOATS = "floats: 0 where they attend, -inf elsewhere"
+
 # Roles of the arguments that describe a mask by its diagonals.
 DIAGONAL = ("causal", "window")
 
@@ -92,7 +95,7 @@ def argument_changes(
         return ()
     found = (
         *(_hint(here, there), _written_out(here, there), _taken_out(here, there), _counted(here, there, array)),
-        *(_shaped(here, there), _combined(kind, pairs)),
+        *(_described(here, there), _shaped(here, there), _combined(kind, pairs)),
         *(_aligned(here, there, array), _excluded(here, there, array), _shifted(here, there, array)),
     )
     return tuple(filter(None, found)) or tuple(filter(None, (_renamed(here, there),)))
@@ -103,8 +106,11 @@ def _written_out(here: Slot, there: Slot) -> str:
     if here.role not in WRITTEN_OUT or there.role != "mask":
         return ""
     what, ignored, attended = WRITTEN_OUT[here.role]
+    name = f"pass the {what} explicitly as {there.title}"
+    if _only_floats(there):
+        return f"{name}: 0 where the key is {attended.replace('NAME', here.title)}, -inf elsewhere"
     where = ignored if there.meaning("bool") == "ignore" else attended
-    return f"pass the {what} explicitly as {there.title}: True where the key is {where.replace('NAME', here.title)}"
+    return f"{name}: True where the key is {where.replace('NAME', here.title)}"
 
 
 def _taken_out(here: Slot, there: Slot) -> str:
@@ -112,7 +118,8 @@ def _taken_out(here: Slot, there: Slot) -> str:
     if here.role != "mask" or there.role not in DIAGONAL or there.hint:
         return ""
     only = ", if the window is equally wide on both sides" if there.symmetric else ""
-    return f"pass {there.title} instead of a {WRITTEN_OUT[there.role][0]} in {here.title}{only}"
+    about = f"; it takes {there.about}" if there.about else ""
+    return f"pass {there.title} instead of a {WRITTEN_OUT[there.role][0]} in {here.title}{only}{about}"
 
 
 def _counted(here: Slot, there: Slot, array: Slot | None) -> str:
@@ -120,7 +127,27 @@ def _counted(here: Slot, there: Slot, array: Slot | None) -> str:
     if here.role != "mask" or there.role != "lengths":
         return ""
     other = f"pass padding that is not at the end as a mask in {array.title}" if array else "it must be at the end"
-    return f"pass the number of keys that are not padding as {there.title}; {other}"
+    keys = "the number of keys that are not padding"
+    how = f"instead of a mask, {there.title} takes {there.about}" if there.about else f"pass {keys} as {there.title}"
+    return f"{how}; {other}"
+
+
+def counts(slot: Slot) -> str:
+    """What a window or a lengths argument takes, in words; "" for other arguments."""
+    if slot.role == "window":
+        return slot.about or ("one width for both sides" if slot.symmetric else "left and right width")
+    return slot.about or ("the number of leading positions" if slot.role == "lengths" else "")
+
+
+def _described(here: Slot, there: Slot) -> str:
+    """What the new argument takes if a window or length is another number there; else ""."""
+    about = bool(here.about or there.about) and here.role == there.role and counts(here) != counts(there)
+    return f"{there.title} takes {counts(there)}" if about else ""
+
+
+def _only_floats(slot: Slot) -> bool:
+    """Whether a boolean mask must become floats that are added to the logits."""
+    return slot.meaning("bool") is None and slot.meaning("float") == "add"
 
 
 def _aligned(here: Slot, there: Slot, array: Slot | None) -> str:
@@ -161,7 +188,11 @@ def _as_array(role: str, array: Slot | None) -> str:
 
 def _renamed(here: Slot, there: Slot) -> str:
     """Advice to pass a mask under another name, inverted if True means the opposite there; "" if the name stays."""
-    if {here.role, there.role} != {"mask"} or here.name == there.name:
+    if {here.role, there.role} != {"mask"}:
+        return ""
+    if here.meaning("bool") in ("attend", "ignore") and _only_floats(there):
+        return f"pass it as {there.title}, with booleans as {AS_FLOATS}"
+    if here.name == there.name:
         return ""
     inverted = {here.meaning("bool"), there.meaning("bool")} == {"attend", "ignore"}
     return f"pass ~{here.title} as {there.title}, if it is boolean" if inverted else f"pass it as {there.title}"
@@ -186,9 +217,11 @@ def _combined(kind: str, pairs: Mapping[str, tuple[Slot | None, Slot | None]]) -
     for earlier in kinds[: kinds.index(kind)]:
         other, target = pairs[earlier]
         if here and there and other and target and other.name != here.name and target.name == there.name:
+            name = other.title if other.role == "mask" else f"the {WRITTEN_OUT[other.role][0]}"
+            if _only_floats(there):
+                return f"add it to {name}, with booleans as {AS_FLOATS}"
             how = "|" if there.meaning("bool") == "ignore" else "&"
             numbers = ", numbers by +" if there.meaning("float") == "add" else ""
-            name = other.title if other.role == "mask" else f"the {WRITTEN_OUT[other.role][0]}"
             return f"combine it with {name}: booleans by {how}{numbers}"
     return ""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from conformance.engine.adapter_facts import Slot
 from conformance.engine.adapters import Subject, subjects_of
-from conformance.report.call_site_advice import ALIGNED, argument_changes
+from conformance.report.call_site_advice import ALIGNED, argument_changes, counts
 from conformance.report.port_code import NoCodeError, before_and_after
 from conformance.report.port_differences import Argument, Difference, Port, PortedSubject, PortRefusal
 from conformance.report.summary import code, words
@@ -214,12 +214,9 @@ def _form(slot: Slot) -> Iterator[str]:
     """What an argument takes, in words."""
     if slot.role == "mask":
         yield from (MEANINGS.get(element, f"{element[0]} masks are not documented") for element in slot.elements)
-    if slot.role == "lengths":
-        yield "the number of leading positions"
-    if slot.role == "window":
-        yield "one width for both sides" if slot.symmetric else "left and right width"
-        if slot.alignment == "past":
-            yield "shifted by the number of past keys"
+    yield counts(slot)
+    if slot.role == "window" and slot.alignment == "past":
+        yield "shifted by the number of past keys"
     if slot.role == "causal":
         yield ALIGNED[slot.alignment]
     if slot.attached:

@@ -218,6 +218,63 @@ def test_an_argument_takes_over_what_the_old_side_passes_in_a_mask() -> None:
     assert told("attention", "attn_mask") == ()
 
 
+COUNTED = parse_slots(
+    {
+        "mask": {"role": "mask", "axes": [["b", "h", "q", "k"]], "bool": "attend"},
+        "bias": {"role": "mask", "axes": [["b", "h", "q", "k"]], "float": "add"},
+        "added": {"role": "mask", "axes": [["b", "h", "q", "k"]], "float": "add"},
+        "window": {"role": "window"},
+        "left_plus_one": {"role": "window", "about": "the number of keys on the left plus 1"},
+        "lengths": {"role": "lengths", "takes": ["key_padding"], "axes": [["b", "k"]]},
+        "less_one": {
+            "role": "lengths",
+            "takes": ["key_padding"],
+            "axes": [["b", "k"]],
+            "about": "their number minus 1",
+        },
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "here", "there", "said"),
+    [
+        ("window", "window", "left_plus_one", "left_plus_one takes the number of keys on the left plus 1"),
+        ("window", "left_plus_one", "window", "window takes left and right width"),
+        ("window", "left_plus_one", "left_plus_one", ""),
+        ("window", "mask", "left_plus_one", "a window mask in mask; it takes the number of keys on the left plus 1"),
+        ("key_padding", "lengths", "less_one", "less_one takes their number minus 1"),
+        ("key_padding", "less_one", "lengths", "lengths takes the number of leading positions"),
+        (
+            "key_padding",
+            "mask",
+            "less_one",
+            "instead of a mask, less_one takes their number minus 1; padding that is not",
+        ),
+    ],
+)
+def test_what_an_argument_counts_is_told_where_it_is_another_number(
+    kind: str, here: str, there: str, said: str
+) -> None:
+    found = argument_changes(kind, {kind: (COUNTED[here], COUNTED[there])}, COUNTED["bias"])
+    assert said in " ".join(found).replace("pass padding", "padding")
+    assert bool(said) == bool(found)
+
+
+def test_where_masks_are_only_added_a_boolean_mask_becomes_floats() -> None:
+    pairs = {
+        "attention": (COUNTED["mask"], COUNTED["added"]),
+        "window": (COUNTED["window"], COUNTED["added"]),
+        "additive": (COUNTED["bias"], COUNTED["added"]),
+    }
+    floats = "with booleans as floats: 0 where they attend, -inf elsewhere"
+    assert argument_changes("attention", pairs) == (f"pass it as added, {floats}",)
+    assert argument_changes("additive", pairs) == (f"add it to mask, {floats}",)
+    assert argument_changes("window", pairs)[0] == (
+        "pass the window mask explicitly as added: 0 where the key is inside the window, -inf elsewhere"
+    )
+
+
 def test_two_masks_that_become_one_are_shaped_and_combined() -> None:
     slots = parse_slots(
         {
