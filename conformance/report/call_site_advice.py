@@ -118,8 +118,8 @@ def _taken_out(here: Slot, there: Slot) -> str:
     if here.role != "mask" or there.role not in DIAGONAL or there.hint:
         return ""
     only = ", if the window is equally wide on both sides" if there.symmetric else ""
-    about = f"; it takes {there.about}" if there.about else ""
-    return f"pass {there.title} instead of a {WRITTEN_OUT[there.role][0]} in {here.title}{only}{about}"
+    name = f"{there.title} ({there.about})" if there.about else there.title
+    return f"pass {name} instead of a {WRITTEN_OUT[there.role][0]} in {here.title}{only}"
 
 
 def _counted(here: Slot, there: Slot, array: Slot | None) -> str:
