@@ -242,7 +242,7 @@ COUNTED = parse_slots(
         ("window", "window", "left_plus_one", "left_plus_one takes the number of keys on the left plus 1"),
         ("window", "left_plus_one", "window", "window takes left and right width"),
         ("window", "left_plus_one", "left_plus_one", ""),
-        ("window", "mask", "left_plus_one", "pass left_plus_one (the number of keys on the left plus 1) instead of a window"),
+        ("window", "mask", "left_plus_one", "left_plus_one (the number of keys on the left plus 1) instead of a"),
         ("key_padding", "lengths", "less_one", "less_one takes their number minus 1"),
         ("key_padding", "less_one", "lengths", "lengths takes the number of leading positions"),
         (
