@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ..docs import porting
+from ..running import conformance
 
 PROJECT = Path(__file__).parents[2]
 SIDES = {"from torch": ("torch.mha", "keras.mha[jax]"), "from keras": ("keras.mha[jax]", "torch.mha")}
@@ -66,7 +67,10 @@ HINTS = {
         "pass ~key_padding_mask as value_mask, if it is boolean",
         "pass ~attn_mask as attention_mask, if it is boolean",
         "pass use_causal_mask=True alone: the attn_mask that repeats it is not needed",
-        "pass sliding_window instead of a window mask in attn_mask, if the window is equally wide on both sides",
+        (
+            "pass sliding_window (one width for both sides, plus 1) instead of a window mask in attn_mask, "
+            "if the window is equally wide on both sides"
+        ),
     ],
     "from keras": [
         "pass ~value_mask as key_padding_mask, if it is boolean",
@@ -89,9 +93,8 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     folder = tmp_path_factory.mktemp("port")
     files = {direction: folder / f"{direction.replace(' ', '_')}.json" for direction in SIDES}
     for direction, sides in SIDES.items():
-        command = [sys.executable, "-m", "conformance", "port", *sides, "--json", str(files[direction])]
-        words = [*command, "--out", str(files[direction].with_suffix(""))]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False, cwd=folder)
+        out = str(files[direction].with_suffix(""))
+        done = conformance("port", *sides, "--json", str(files[direction]), "--out", out, cwd=folder)
         assert done.returncode == 0, done.stderr
     return files
 
@@ -223,9 +226,8 @@ SHAPED = {
 def test_following_the_advice_between_more_pairs_makes_them_agree(tmp_path: Path) -> None:
     files = {sides: tmp_path / f"{'_'.join(sides)}.json" for sides in MORE}
     for sides, file in files.items():
-        command = [sys.executable, "-m", "conformance", "port", *sides, "--json", str(file)]
-        words = [*command, "--out", str(file.with_suffix(""))]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False, cwd=tmp_path)
+        out = str(file.with_suffix(""))
+        done = conformance("port", *sides, "--json", str(file), "--out", out, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         told = json.loads(file.read_text(encoding="utf-8"))
         changes = {each["decision"]["from"]: each["changes"] for each in told["differences"]}

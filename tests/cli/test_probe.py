@@ -3,8 +3,6 @@
 import html
 import json
 import shlex
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from ..running import conformance as run
 
 FAKES = Path(__file__).parents[1] / "fakes"
 VARIED = str(FAKES / "varied.py")
@@ -50,8 +50,7 @@ class Done:
 
 
 def conformance(folder: Path, *words: str) -> Done:
-    command = [sys.executable, "-m", "conformance", *words, "--out", str(folder / "out"), "--json", "found.json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, cwd=folder)
+    done = run(*words, "--out", str(folder / "out"), "--json", "found.json", cwd=folder)
     file = folder / "found.json"
     found = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return Done(done.returncode, done.stdout, done.stderr, found, folder / "out")
@@ -70,9 +69,7 @@ def lying(tmp_path_factory: pytest.TempPathFactory) -> Done:
 
 @pytest.mark.parametrize("command", ["probe", "port"])
 def test_help_has_an_example(command: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "conformance", command, "--help"], capture_output=True, text=True, timeout=60, check=True
-    )
+    done = run(command, "--help")
     assert f"example: conformance {command} " in done.stdout
 
 
@@ -125,8 +122,9 @@ def test_declared_stands_beside_observed(lying: Done) -> None:
 def test_a_contradiction_comes_with_the_command_that_shows_it(lying: Done, tmp_path: Path) -> None:
     found = lying.decisions["fake.varied[uniform_fully_masked_row]"]["fully_masked_row"]
     assert f"fully_masked_row: {found['rerun']}" in lying.stdout
-    command = [sys.executable, "-m", *shlex.split(found["rerun"]), "--out", str(tmp_path / "again")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=lying.folder.parent)
+    tool, *command = shlex.split(found["rerun"])
+    assert tool == "conformance"
+    done = run(*command, "--out", str(tmp_path / "again"), cwd=lying.folder.parent)
     assert done.returncode == 1
     assert "returns the mean of V over all keys for a fully masked row" in done.stdout
 
@@ -148,8 +146,7 @@ def test_port_says_what_to_change_and_shows_it_by_one_case(ported: Done) -> None
 
 
 def test_what_port_found_is_printed_again_from_the_run_folder_and_stands_on_its_page(ported: Done) -> None:
-    command = [sys.executable, "-m", "conformance", "port", "--run", str(ported.folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = run("port", "--run", str(ported.folder))
     assert (done.returncode, done.stderr) == (0, "")
     assert ported.stdout.startswith(done.stdout)
     assert ported.stdout.removeprefix(done.stdout) == f"Report: {ported.folder / 'index.html'}\n"
@@ -171,8 +168,7 @@ def test_what_port_found_is_printed_again_from_the_run_folder_and_stands_on_its_
     ],
 )
 def test_port_needs_two_subjects_or_a_run(words: list[str], said: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "conformance", "port", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
+    done = run("port", *words, cwd=tmp_path)
     assert done.returncode == 4
     assert said in done.stderr
 

@@ -1,10 +1,6 @@
 """A run reuses the replies of earlier runs; a worker whose replies are all known is not started."""
 
-import json
-import os
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,20 +18,18 @@ from conformance.engine.worker_plan import WorkerPlan, plan_workers
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
 
+from ..running import conformance
+from ..running import records as log_of
+
 CASES = "masks/attention_2d/*"
 
 
 def run(*words: str, out: Path, cache: Path, code: int = 0) -> tuple[list[dict[str, Any]], str]:
     """Run one NumPy subject; return its records and its stdout."""
-    command = [sys.executable, "-m", "conformance", "run", "-a", "numpy.sdpa", "-k", CASES, *words, "--out", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=_variables(cache))
+    variables = {"CONFORMANCE_CACHE": str(cache)}
+    done = conformance("run", "-a", "numpy.sdpa", "-k", CASES, *words, "--out", str(out), env=variables)
     assert done.returncode == code, done.stderr
-    lines = (out / "run.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines], done.stdout
-
-
-def _variables(cache: Path) -> dict[str, str]:
-    return os.environ | {"CONFORMANCE_CACHE": str(cache)}
+    return log_of(out), done.stdout
 
 
 def replies(records: list[dict[str, Any]]) -> tuple[int, int]:
