@@ -22,7 +22,7 @@ FEW = (
 WITH_ARGUMENTS = (*FEW, "causal/square/*", "parameters/grouped_heads/two_groups*")
 
 # Functions of each table of a framework that `nox -s tests` checks; `nox -s measurements` checks the others.
-FIRST = 2
+FIRST = 1
 
 # Wrong functions are wrong in every dtype.
 ONE_DTYPE = ("float32",)

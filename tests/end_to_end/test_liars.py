@@ -120,7 +120,8 @@ SENTENCES = (
 
 @pytest.fixture(scope="module")
 def diagnosed(conformance_run: Callable[..., Finished]) -> Finished:
-    chosen = ("masks/*", "causal/*", "shapes/*", "numerics/half*")
+    masks = ("masks/attention_2d/*", "masks/key_padding/*")
+    chosen = (*masks, "shapes/self*", "shapes/cross*", "shapes/lengths/*", "numerics/half*")
     liars = [word for lie in (*DIAGNOSES, TWO_MISTAKES) for word in ("-a", f"{FAKES / 'varied.py'}[{lie}]")]
     return conformance_run(*liars, *(word for glob in chosen for word in ("-k", glob)))
 
@@ -130,7 +131,7 @@ def test_one_sentence_explains_all_verdicts_of_a_liar(diagnosed: Finished, lie: 
     name = f"fake.varied[{lie}]"
     failing = sum(cell["verdict"] == "fail" for (_, subject), cell in diagnosed.cells.items() if subject == name)
     (record,) = (each for each in diagnosed.records if each["type"] == "diagnosis" and each["subject"] == name)
-    assert failing == record["failures"] >= 10
+    assert failing == record["failures"] >= 5
     if not DIAGNOSES[lie]:
         assert (record["causes"], len(record["unexplained"])) == ([], failing)
         return
