@@ -19,11 +19,16 @@ CASES = {case.id: case for case in load([ROOT], ROOT)}
 @pytest.mark.parametrize(
     "case",
     [
-        "shapes/self_attention/one_tensor[operator=mha]",
-        "masks/attention_2d/square_holes[operator=mha]",
         "combined/padding/with_additive[operator=sdpa]",
         "parameters/appended_keys/both_under_padding[dtype=float32]",
-        "parameters/grouped_heads/two_groups[operator=mha]",
+        *(
+            pytest.param(case, marks=pytest.mark.measurement)
+            for case in (
+                "shapes/self_attention/one_tensor[operator=mha]",
+                "masks/attention_2d/square_holes[operator=mha]",
+                "parameters/grouped_heads/two_groups[operator=mha]",
+            )
+        ),
     ],
 )
 def test_every_pair_of_decisions_has_an_answer(case: str) -> None:
