@@ -98,7 +98,7 @@ def argument_changes(
         *(_described(here, there), _shaped(here, there), _combined(kind, pairs)),
         *(_aligned(here, there, array), _excluded(here, there, array), _shifted(here, there, array)),
     )
-    return tuple(filter(None, found)) or tuple(filter(None, (_renamed(here, there),)))
+    return tuple(filter(None, found)) or tuple(filter(None, (_renamed(kind, here, there),)))
 
 
 def _written_out(here: Slot, there: Slot) -> str:
@@ -186,11 +186,11 @@ def _as_array(role: str, array: Slot | None) -> str:
     return f"pass the {what} in {array.title}" if array else f"no argument takes the {what}"
 
 
-def _renamed(here: Slot, there: Slot) -> str:
+def _renamed(kind: str, here: Slot, there: Slot) -> str:
     """Advice to pass a mask under another name, inverted if True means the opposite there; "" if the name stays."""
     if {here.role, there.role} != {"mask"}:
         return ""
-    if here.meaning("bool") in ("attend", "ignore") and _only_floats(there):
+    if kind != "additive" and here.meaning("bool") in ("attend", "ignore") and _only_floats(there):
         return f"pass it as {there.title}, with booleans as {AS_FLOATS}"
     if here.name == there.name:
         return ""

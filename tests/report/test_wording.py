@@ -270,6 +270,8 @@ def test_where_masks_are_only_added_a_boolean_mask_becomes_floats() -> None:
     floats = "with booleans as floats: 0 where they attend, -inf elsewhere"
     assert argument_changes("attention", pairs) == (f"pass it as added, {floats}",)
     assert argument_changes("additive", pairs) == (f"add it to mask, {floats}",)
+    either = parse_slots({"m": {"role": "mask", "axes": [["b", "h", "q", "k"]], "bool": "attend", "float": "add"}})["m"]
+    assert argument_changes("additive", {"additive": (either, COUNTED["added"])}) == ("pass it as added",)
     assert argument_changes("window", pairs)[0] == (
         "pass the window mask explicitly as added: 0 where the key is inside the window, -inf elsewhere"
     )
