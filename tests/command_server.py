@@ -31,11 +31,13 @@ def serve() -> None:
 
 
 def _import_all() -> None:
-    """Import what commands import, and read the packaged cases, which `load_cases` keeps."""
+    """Import what commands import, read the packaged cases and compile the page's template, which is all kept."""
     cli = importlib.import_module("conformance.cli")
     for file in sorted(Path(str(cli.__file__)).parent.glob("*.py")):
         importlib.import_module(f"conformance.cli.{file.stem}")
     importlib.import_module("conformance.cli.case_choice").load_cases((), (), None)
+    filters = importlib.import_module("conformance.report.run_page")._filters(None)
+    importlib.import_module("conformance.report.page_data").environment(filters).get_template("page.html.j2")
 
 
 def _say(number: int) -> None:

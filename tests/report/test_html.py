@@ -11,11 +11,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from jinja2 import Environment
 
 from conformance.report import load_run, page_data, run_page
 from conformance.report.run_page import shown_value, web_address
 
 from .build_run import RunBuilder
+
+
+def test_a_second_page_of_a_process_compiles_no_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load() -> str | None:
+        return page_data.environment({}).get_template("comparison.html.j2").name
+
+    load()
+    with monkeypatch.context() as patch:
+        patch.setattr(Environment, "compile", lambda *_, **__: pytest.fail("a template is compiled again"))
+        assert load() == "comparison.html.j2"
 
 
 class Page(HTMLParser):
