@@ -18,6 +18,7 @@ ARGUMENT_NAMES = {
     "argument_fill": "-inf",
     "use": "used",
     "mask_axes": "as given",
+    "lengths": "as given",
     "output_axes": "as those of the query",
 }
 
