@@ -34,7 +34,7 @@ def update(arguments: argparse.Namespace) -> int:
     """Print a unified diff for each list; no file is written."""
     log = _read(arguments.run)
     files = existing(arguments.files) or [PACKAGED]
-    printed = False
+    printed = remarked = False
     for file in files:
         lines = [int(origin.rpartition(":")[2]) for _, origin in read_known([file])]
         text = file.read_text(encoding="utf-8")
@@ -43,12 +43,15 @@ def update(arguments: argparse.Namespace) -> int:
         except ValueError as error:
             raise UsageError(printable(str(error))) from error
         new = appended(proposal.text, additions(log.records) if file == files[-1] else "")
+        remarked = remarked or bool(proposal.remarks)
         for remark in proposal.remarks:
             print(printable(remark), file=sys.stderr)
         diff = list(_diff(text, new, file))
         printed = printed or bool(diff)
         sys.stdout.writelines(diff)
-    if not printed:
+    if not printed and remarked:
+        print("no edit is certain: change the entries that are named above by hand")
+    elif not printed:
         print("nothing to edit: every entry that this run tested is valid, and no rejected verdict can be listed")
     return CONFORMS
 

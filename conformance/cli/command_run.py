@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
             limits = Limits(start=arguments.start_timeout, first=arguments.timeout, call=arguments.timeout)
             with Pool(plans, arguments.jobs, limits, waits=replies.knows) as pool:  # workers start while cases are read
                 choice = choose_cases(arguments)
-                opened = open_folder(arguments, offer, choice.cases, left_out=len(choice.left_out))
+                opened = open_folder(arguments, offer, choice.cases, left_out=_left_out(arguments, choice, offer))
                 resources.enter_context(opened.log)
                 session = _begin(arguments, offer, known, choice, opened, judge, replies)
                 resources.enter_context(_resumable(session, offer))
@@ -78,6 +78,13 @@ def run(arguments: argparse.Namespace) -> int:
                 else:
                     stopped = _judge(session, pool, progress, arguments)
         return _decided(arguments, session, offer, known, baseline, clock, choice, opened.footer, stopped=stopped)
+
+
+def _left_out(arguments: argparse.Namespace, choice: Choice, offer: Offer) -> int:
+    """Return how many of the cases that only a thorough run asks are of an operator that a subject computes."""
+    operators = {operator for subject in offer.subjects for operator in subject.operators}
+    cases = load_cases(arguments.paths, arguments.case, arguments.tag)
+    return sum(case.id in choice.left_out and case.operator in operators for case in cases)
 
 
 def _begin(

@@ -110,8 +110,10 @@ def _parse_slot(name: str, fields: Mapping[str, Any]) -> Slot:
         _one_of(name, "axes", axis, ("b", "h", "q", "k", "b*h", "1"))
     if fields["role"] == "mask" and not (axes and any(element in fields for element in MEANINGS)):
         raise ValueError(f"slot {name}: a mask needs axes and at least one of bool, int, float")
-    if fields["role"] == "lengths" and (axes not in ((("b", "k"),), (("b", "q"),)) or not fields.get("takes")):
-        raise ValueError(f"slot {name}: lengths need axes [['b', 'k']] or [['b', 'q']], and takes")
+    if fields["role"] == "lengths" and axes not in ((("b", "k"),), (("b", "q"),)):
+        raise ValueError(f"slot {name}: lengths need axes [['b', 'k']] (of keys) or [['b', 'q']] (of queries)")
+    if fields["role"] == "lengths" and not fields.get("takes"):
+        raise ValueError(f"slot {name}: lengths need the kinds of mask that they replace: 'takes': ['key_padding']")
     if fields.get("attached") and fields["role"] != "mask":
         raise ValueError(f"slot {name}: only a mask can be attached, not an argument with role {fields['role']}")
     return Slot(

@@ -251,7 +251,8 @@ def _notes(base: ComparedRun, candidate: ComparedRun) -> Iterable[str]:
     for name in subjects:
         before, now = base.asked[name].adapter, candidate.asked[name].adapter
         if before and now and before != now:
-            what = f"function {name} (or the way it is called)" if candidate.is_check else f"adapter of {name}"
+            own = f"adapter of {name} (or a module beside it)"
+            what = f"function {name} (or the way it is called)" if candidate.is_check else own
             yield f"the {what} differs between the two sides: it may have caused the changes"
 
 

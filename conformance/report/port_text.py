@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from conformance import places
 from conformance.engine.adapter_facts import Slot
 from conformance.engine.adapters import Subject, subjects_of
 from conformance.report.call_site_advice import ALIGNED, argument_changes, counts
@@ -275,8 +276,18 @@ def _axes(letters: str) -> str:
 
 
 def command(found: Port, case: str) -> str:
-    """The command that runs one case on both subjects."""
-    return shlex.join(["conformance", "run", "-a", found.here.name, "-a", found.there.name, "-k", case])
+    """The command that runs one case on both subjects; an adapter of the user's is chosen by its file."""
+    chosen = [word for side in (found.here, found.there) for word in ("-a", _chosen(side))]
+    return shlex.join(["conformance", "run", *chosen, "-k", case])
+
+
+def _chosen(side: PortedSubject) -> str:
+    adapter = side.subject.adapter
+    if adapter.path.parent == places.adapters():
+        return side.name
+    here = Path.cwd()
+    file = adapter.path.relative_to(here) if adapter.path.is_relative_to(here) else adapter.path
+    return f"{file}{side.name.removeprefix(adapter.name)}"
 
 
 def record(found: Port, versions: Mapping[str, str]) -> dict[str, Any]:

@@ -145,6 +145,15 @@ def test_port_says_what_to_change_and_shows_it_by_one_case(ported: Done) -> None
     assert "change: pass ~attn_mask" in ported.stdout
 
 
+def test_the_command_that_shows_a_difference_runs_an_adapter_of_the_users(ported: Done, tmp_path: Path) -> None:
+    (line, *_) = (line.strip() for line in ported.stdout.splitlines() if line.startswith("    see: "))
+    tool, *command = shlex.split(line.removeprefix("see: "))
+    assert tool == "conformance"
+    done = run(*command, "--out", str(tmp_path / "again"), cwd=ported.folder.parent)
+    assert done.returncode == 1, done.stderr
+    assert "fake.varied[inverted_mask]" in done.stdout
+
+
 def test_what_port_found_is_printed_again_from_the_run_folder_and_stands_on_its_page(ported: Done) -> None:
     done = run("port", "--run", str(ported.folder))
     assert (done.returncode, done.stderr) == (0, "")

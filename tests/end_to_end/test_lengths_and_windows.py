@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from conformance.cli.case_choice import load_cases
+
 from ..running import conformance
 
 ADAPTER = '''
@@ -77,3 +79,6 @@ def test_its_mistake_is_the_one_cause_of_a_plain_run(tmp_path: Path, wrong: dict
     causes = [line for line in done.stdout.splitlines() if " of mine.attend: " in line or "no cause found" in line]
     assert len(causes) == int(bool(said)), causes
     assert all(f" of mine.attend: it {said}" in cause for cause in causes)
+    # Cases of the operator that it does not compute are not among those that it was not asked.
+    number = sum(case.thorough and case.operator == "sdpa" for case in load_cases((), (), None))
+    assert f"not run without --thorough: {number} cases, " in done.stdout
