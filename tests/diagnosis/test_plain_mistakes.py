@@ -178,6 +178,15 @@ def padding(p: Problem) -> MaskOperand:
     return MaskOperand("padding", ("key_padding",), "bool", allowed)
 
 
+def lengths(p: Problem) -> MaskOperand:
+    """An argument of lengths: two keys less than there are in the first batch element, all of them in the others."""
+    return MaskOperand("mask", ("key_padding",), "flag", padding(p).values)
+
+
+def one_key_more(p: Problem) -> Array:
+    return np.arange(p.seq_len_k) <= given(p, "mask").sum(axis=-1, keepdims=True)
+
+
 def bias(p: Problem) -> MaskOperand:
     numbers = np.random.default_rng(p.seq_len_q).standard_normal((1, p.num_heads, p.seq_len_q, p.seq_len_k))
     return MaskOperand("bias", ("additive",), "float", round_to(numbers, "float32"))
@@ -620,6 +629,7 @@ MASK_ARGUMENTS = (
     Mistake("penalty[mask]=minus_1e4", calls(fully_masked_row, padding), penalised),
     Mistake("use[mask]=ignored", calls(holes), seeing(lambda _: True)),
     Mistake("mask_axes[mask]=strides_swapped", calls(holes), seeing(mask_by_columns)),
+    Mistake("lengths[mask]=one_more", calls(lengths), seeing(one_key_more)),
     Mistake("mask_axes[mask]=first_head", calls(holes_of_each_head), seeing(lambda p: given(p, "mask")[:, :1])),
 )
 ARITHMETIC = (
