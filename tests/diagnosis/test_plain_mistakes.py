@@ -184,7 +184,7 @@ def lengths(p: Problem) -> MaskOperand:
 
 
 def one_key_more(p: Problem) -> Array:
-    return np.arange(p.seq_len_k) <= given(p, "mask").sum(axis=-1, keepdims=True)
+    return np.asarray(np.arange(p.seq_len_k) <= given(p, "mask").sum(axis=-1, keepdims=True))
 
 
 def bias(p: Problem) -> MaskOperand:
