@@ -8,6 +8,7 @@ from typing import Any
 
 from conformance.engine.logged_cell import LoggedCell
 from conformance.engine.runlog import logged_cases
+from conformance.spec.texts import counted
 
 # A record of the run log.
 Record = Mapping[str, Any]
@@ -194,9 +195,12 @@ def additions(records: Sequence[Record]) -> str:
     """
     Entries for the cells that the gate rejects, one for each subject and cause, with empty reason and link.
 
-    They do not load until a person fills in reason and link.
+    They do not load until a person fills in reason and link. What explains a cell alone is no cause if the diagnosis of
+    all cells of the subject rules it out.
     """
     rejected = {tuple(key) for key in records[-1].get("gate", {}).get("rejected", ())}
+    diagnoses = [record for record in records if record["type"] == "diagnosis"]
+    rejected -= {(case, each["subject"]) for each in diagnoses for case in each["unexplained"]}
     groups: dict[tuple[str, str], list[LoggedCell]] = {}
     for cell in _cells(records):
         if cell.key in rejected and (way := _way(cell)):
@@ -227,7 +231,7 @@ def _entry(subject: str, way: str, cells: Sequence[LoggedCell], versions: Mappin
     rows += [f"    versions: {_flow(seen)}"] if seen else []
     rows += [
         f"    {way}",
-        f'    reason: ""  # {len(cells)} cells: explain why, so that a reader understands it',
+        f'    reason: ""  # {counted(len(cells), "cell")}: explain why, so that a reader understands it',
         '    link: ""',
     ]
     return "\n".join(rows) + "\n"

@@ -208,12 +208,14 @@ def observed(
     """
     Convert a cell of a run log.
 
-    joint: the way and the condition from the subject's joint diagnosis, by cell. If a known deviation accepts the cell
-    and there is no diagnosis, the decisions of the known deviation are used.
+    joint: the way and the condition from the subject's joint diagnosis, by cell; "" of a cell that it leaves without a
+    cause, even if something explains the cell alone. If a known deviation accepts the cell and there is no diagnosis,
+    the decisions of the known deviation are used.
     """
     cause, condition = joint.get(cell.key, ("", ""))
     way = cause or (AND.join(cell.known.decisions) if cell.known else "")
-    ways = _ways(cell)
+    ruled_out = cell.key in joint and not cause and cell.fail_class != INVARIANT
+    ways = () if ruled_out else _ways(cell)
     return Observed(
         verdict=cell.verdict,
         budget=cell.budget,
@@ -246,6 +248,7 @@ def _joint(diagnoses: Iterable[LoggedDiagnosis]) -> dict[Key, tuple[str, str]]:
             way = AND.join(taken) or f"arithmetic={cause.arithmetic}"
             for case in cause.cells:
                 found[case, diagnosis.subject] = (way, cause.condition)
+        found |= {(case, diagnosis.subject): ("", "") for case in diagnosis.unexplained}
     return found
 
 

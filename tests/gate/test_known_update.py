@@ -206,6 +206,16 @@ def test_what_is_rejected_is_put_up_without_a_reason_and_does_not_load() -> None
     assert len(KnownFile.model_validate(yaml_syntax.read(filled, "known.yaml").data).deviations) == 4
 
 
+def test_what_explains_a_call_alone_is_not_put_up_if_the_diagnosis_rules_it_out() -> None:
+    cause = {"decision": "use[mask]", "name": "ignored", "sentence": "ignores mask"}
+    cells = [cell(case, "a.sdpa[x]", 4, "other", explanation=cause, covered_by={}) for case in CASES]
+    *records, footer = run(*cells, rejected=(["x/1", "a.sdpa[x]"], ["x/2", "a.sdpa[x]"]))
+    diagnosis = {"type": "diagnosis", "subject": "a.sdpa[x]", "causes": [], "unexplained": ["x/1"]}
+    text = additions([*records, diagnosis, footer])
+    assert 'cases: "x/2"' in text
+    assert "# 1 cell: explain" in text
+
+
 def test_an_empty_list_takes_entries() -> None:
     text = appended("format: 1\ndeviations: []\n", "  - subject: a\n")
     assert text == "format: 1\ndeviations:\n  - subject: a\n"

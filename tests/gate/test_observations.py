@@ -67,6 +67,25 @@ def test_a_broken_relation_stands_for_what_would_explain_the_changed_call() -> N
     assert (found.ways, found.looked) == (("invariant=poisoned_value",), True)
 
 
+def test_what_the_joint_diagnosis_rules_out_explains_no_cell(tmp_path: Path) -> None:
+    *records, _, footer = log("x")
+    failing = {
+        "type": "cell",
+        "case": "a",
+        "subject": "x",
+        "verdict": "fail",
+        "class": "semantic",
+        "explanation": SCALE,
+    }
+    diagnosis = {"type": "diagnosis", "subject": "x", "causes": [], "unexplained": ["a"]}
+    alone = side(tmp_path / "alone", (*records, failing, footer)).cells["a", "x"]
+    together = side(tmp_path / "together", (*records, failing, diagnosis, footer)).cells["a", "x"]
+    assert (alone.ways, together.ways) == (("scale=none",), ())
+    broken = {**failing, "class": "invariant", "invariants": [{"name": "key_order", "found": "broken"}]}
+    related = side(tmp_path / "related", (*records, broken, diagnosis, footer)).cells["a", "x"]
+    assert related.ways == ("invariant=key_order",)
+
+
 def test_the_joint_diagnosis_comes_first_with_its_condition(tmp_path: Path) -> None:
     cause = {"decisions": {"scale": "none", "use[mask]": "ignored"}, "condition": "only in float16"}
     records = log("x")
