@@ -148,6 +148,12 @@ def write_asked(path: Path, content: str | bytes) -> None:
     write_whole(real, content)
 
 
+def unwritable(folder: Path, error: Exception) -> str:
+    """The sentence that a run folder cannot be written."""
+    why = error.strerror if isinstance(error, OSError) and error.strerror else error
+    return f"the folder {folder} cannot be written: {why}; nothing was run: choose another --out"
+
+
 def see_writable(path: Path) -> None:
     """
     Check that `write_asked` could write to `path` now.

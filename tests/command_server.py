@@ -1,5 +1,5 @@
 """
-A process that has imported the command line and forks for each command, which so starts a second sooner.
+A process that has imported the command line and forks for each command, so that each starts a second sooner.
 
 Each line of its stdin is a request as JSON: words, cwd, env, stdout and stderr (files). It answers with the process id
 of the command and then with its return code, each in a line. A command runs as `python -m conformance` does, in a
@@ -31,13 +31,12 @@ def serve() -> None:
 
 
 def _import_all() -> None:
-    """Import what commands import, read the packaged cases and compile the page's template, which is all kept."""
+    """Import what commands import, read the packaged cases, and compile the page's template: commands inherit them."""
     cli = importlib.import_module("conformance.cli")
     for file in sorted(Path(str(cli.__file__)).parent.glob("*.py")):
         importlib.import_module(f"conformance.cli.{file.stem}")
     importlib.import_module("conformance.cli.case_choice").load_cases((), (), None)
-    filters = importlib.import_module("conformance.report.run_page")._filters(None)
-    importlib.import_module("conformance.report.page_data").environment(filters).get_template("page.html.j2")
+    importlib.import_module("conformance.report.run_page").template()
 
 
 def _say(number: int) -> None:

@@ -33,7 +33,7 @@ from conformance.checking.probe_calls import plans_of
 from conformance.checking.signature import DTYPES, Signature, parameters_of, read_signature
 from conformance.checking.target import CheckError, Target
 from conformance.deviations.nonfinite import WHERE_ADDED
-from conformance.disk import see_writable
+from conformance.disk import see_writable, unwritable
 from conformance.engine.adapters import Subject, subjects_of
 from conformance.engine.cell_records import RunListener
 from conformance.engine.environments import our_own
@@ -229,10 +229,7 @@ def see_writable_folder(folder: Path) -> None:
     try:
         see_writable(folder / LOG)
     except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: a loop of links; ValueError: a NUL
-        why = error.strerror if isinstance(error, OSError) else error
-        raise CheckError(
-            f"the folder {folder} cannot be written: {why}; nothing was run: choose another --out"
-        ) from error
+        raise CheckError(unwritable(folder, error)) from error
 
 
 # Given whether every case was asked, it returns what the comparison with a baseline objects to.

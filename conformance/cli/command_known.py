@@ -50,7 +50,7 @@ def update(arguments: argparse.Namespace) -> int:
         printed = printed or bool(diff)
         sys.stdout.writelines(diff)
     if not printed and remarked:
-        print("no edit is certain: change the entries that are named above by hand")
+        print("no diff: change the entries that are named above by hand")
     elif not printed:
         print("nothing to edit: every entry that this run tested is valid, and no rejected verdict can be listed")
     return CONFORMS

@@ -285,12 +285,12 @@ def _reported(decision: Decision, session: Session, arguments: argparse.Namespac
 
 def _without_effect(known: Mapping[str, Any], given: Sequence[Path]) -> Iterator[str]:
     """The entries of the user's own lists that accept nothing in this run. Of the packaged list, most may."""
-    files = {shown_entry(path) for path in given}
-    unreached = [text for text in known.get("not_reached", ()) if text.partition(" (")[0].rpartition(":")[0] in files]
+    files = tuple(f"{shown_entry(path)}:" for path in given)
+    unreached = [text for text in known.get("not_reached", ()) if text.startswith(files)]
     for text in unreached[:SHOWN_ENTRIES]:
         yield f"Accepts nothing in this run (see its subject and conditions): {text}"
     if (left := len(unreached) - SHOWN_ENTRIES) > 0:
-        yield f"Accept nothing either: {left} more, listed in verdict.json"
+        yield f"Accepts nothing in this run: {left} more; verdict.json lists them"
 
 
 # A function that makes the command to rerun one cell of an offer.

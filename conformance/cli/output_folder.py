@@ -13,7 +13,7 @@ from typing import Any
 
 from conformance.cli.argument_parser import FULL, EnvironmentFault, UsageError, resumable, sentence
 from conformance.cli.offer import Offer
-from conformance.disk import identity
+from conformance.disk import identity, unwritable
 from conformance.engine.logged_cell import JudgedCell
 from conformance.engine.records import Key
 from conformance.engine.run_folder import graver_cells
@@ -95,10 +95,7 @@ def open_folder(arguments: argparse.Namespace, offer: Offer, cases: Sequence[Cas
         if error.errno in FULL:
             fault = EnvironmentFault(sentence(error)) if arguments.resume is None else resumable(error, folder)
             raise fault from error
-        if arguments.resume:
-            raise UsageError(sentence(error)) from error
-        what = f"the folder {folder} cannot be written: {error.strerror or error}"
-        raise UsageError(f"{what}; nothing was run: choose another --out") from error
+        raise UsageError(sentence(error) if arguments.resume else unwritable(folder, error)) from error
     if not opened.log.locked:
         print(f"conformance: files in {folder} cannot be locked: do not start a second run there", file=sys.stderr)
     if arguments.out is None:

@@ -10,6 +10,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Any
 
@@ -87,19 +88,7 @@ def parse_slots(literal: Mapping[str, Mapping[str, Any]]) -> dict[str, Slot]:
 
 
 def _parse_slot(name: str, fields: Mapping[str, Any]) -> Slot:
-    known = {
-        "role",
-        "axes",
-        "alignment",
-        "hint",
-        "symmetric",
-        "short",
-        "attached",
-        "since",
-        "about",
-        *_LISTS,
-        *MEANINGS,
-    }
+    known = {each.name for each in fields_of(Slot)} - {"name", "elements"} | set(MEANINGS)
     if unknown := sorted(set(fields) - known):
         raise ValueError(f"slot {name}: unknown key {unknown[0]!r}; a slot has {', '.join(sorted(known))}")
     _one_of(name, "role", fields.get("role"), ROLES)

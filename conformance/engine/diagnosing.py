@@ -1,7 +1,6 @@
 """Diagnosis of a run: failing cells of a subject are kept until they are explained together."""
 
 import time
-import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -13,7 +12,7 @@ from conformance.diagnosis.diagnosis import NO_DIAGNOSIS, Accepts, Diagnosis, di
 from conformance.diagnosis.evidence import Change, Evidence, Shared
 from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, make_cell
-from conformance.engine.judging import Judged
+from conformance.engine.judging import Judged, KeptTraceback
 from conformance.engine.logged_cell import JudgedCell
 from conformance.engine.runlog import Record
 from conformance.spec.case import Case
@@ -135,11 +134,11 @@ class SubjectDiagnosis:
         if failing or name in self._lost or name in self._tracebacks:
             started = time.thread_time()
             found: dict[str, Any] = {"causes": [], "unexplained": []}
-            try:
+            with KeptTraceback() as kept:
                 found |= self._causes(subject, cells, forms) if failing else {}
                 found["errors"] = list(self._errors(name))
-            except Exception:  # noqa: BLE001 - a bug here must not cost the report
-                self._tracebacks.setdefault(name, traceback.format_exc())
+            if kept.text:
+                self._tracebacks.setdefault(name, kept.text)
             if name in self._tracebacks:
                 found["fault"] = self._tracebacks[name]
             seconds = time.thread_time() - started

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from io import BytesIO
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -103,6 +103,22 @@ class Judged:
             found[f"{name}.actual"] = tensor.float64()
             found[f"{name}.tolerance"] = self.declared.bounds[name].tolerance
         return found
+
+
+class KeptTraceback:
+    """A block in which a bug of ours ends only the block. `text` is then the traceback, else ""."""
+
+    text: str = ""
+
+    def __enter__(self) -> Self:
+        """Begin the block."""
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        """Keep the traceback of an exception; what is none, such as KeyboardInterrupt, goes on."""
+        if isinstance(error, Exception):
+            self.text = "".join(traceback.format_exception(error))
+        return isinstance(error, Exception)
 
 
 Result = TypeVar("Result")
@@ -218,11 +234,9 @@ class Judge:
         found, profile = judged.judgement, judged.profile
         if found is None or profile is None or found.verdict != "fail" or found.explanation is not None:
             return judged
-        try:
+        with KeptTraceback() as kept:
             found = explained(found, judged.problem, profile, judged.actual, judged.facts.device, likely)
-        except Exception:  # noqa: BLE001 - a bug here must not cost the verdicts
-            return replace(judged, fault=traceback.format_exc())
-        return replace(judged, verdict=found.verdict, judgement=found)
+        return replace(judged, verdict=found.verdict, judgement=found, fault=kept.text)
 
     def _budget(self, case: str, suspect: Suspect, dialect: Dialect) -> float | None:
         """As `Suspect.budget`, from the expectation that a review of known deviations has asked for."""

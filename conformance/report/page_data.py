@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from jinja2 import BytecodeCache, Environment, PackageLoader, StrictUndefined
-from jinja2.bccache import Bucket
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from numpy.typing import NDArray
 
 from conformance.bridge.strict_json import plain_data
@@ -386,26 +385,6 @@ def _chunk(case: LoggedCase, cells: Mapping[int, Any]) -> dict[str, Any]:
     return {"case": about, "cells": cells}
 
 
-class _CompiledTemplates(BytecodeCache):
-    """The compiled templates of this process: the second report of a process compiles none."""
-
-    def __init__(self) -> None:
-        """Start with none."""
-        self._known: dict[str, bytes] = {}
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        """Take what was compiled before, if anything."""
-        if bucket.key in self._known:
-            bucket.bytecode_from_string(self._known[bucket.key])
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        """Keep what was compiled now."""
-        self._known[bucket.key] = bucket.bytecode_to_string()
-
-
-COMPILED = _CompiledTemplates()
-
-
 def environment(filters: Mapping[str, Callable[..., Any]]) -> Environment:
     """A Jinja environment for the templates in page/; everything that a template inserts is escaped."""
     templates = Environment(
@@ -414,7 +393,6 @@ def environment(filters: Mapping[str, Callable[..., Any]]) -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        bytecode_cache=COMPILED,
     )
     templates.filters |= filters
     return templates

@@ -4,9 +4,11 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import IO, Any
 from urllib.parse import quote, urlsplit
 
+from jinja2 import Template
 from markupsafe import Markup
 
 from conformance import __version__
@@ -133,15 +135,15 @@ def write_page(run: Run) -> None:
 def page(run: Run) -> Iterator[str]:
     """The page in pieces, because it grows with the run."""
     style, script = asset("page.css"), script_of(SCRIPTS)
-    template = environment(_filters(run)).get_template("page.html.j2")
     with ExitStack() as stack:
 
         def file() -> IO[str]:
             return stack.enter_context(tempfile.TemporaryFile("w+", encoding="ascii", dir=run.folder))
 
         parts, rows = PackedParts(file(), TextLines(file())), TextLines(file())
-        yield from template.generate(
+        yield from template().generate(
             **_reported(run),
+            picture=partial(picture, run),
             style=Markup(style),  # noqa: S704 - our own file
             script=Markup(script),  # noqa: S704 - our own files
             policy=policy(style, script),
@@ -187,19 +189,21 @@ def _reported(run: Run) -> dict[str, Any]:
     }
 
 
-def _filters(run: Run) -> dict[str, Callable[..., Any]]:
-    return {
+@cache
+def template() -> Template:
+    """The template of the page; it is compiled once in a process."""
+    filters: dict[str, Callable[..., Any]] = {
         "budget": budget_text,
         "share": share_text,
         "counted": counted,
         "shown": shown_value,
         "target": cell_address,
         "address": web_address,
-        "picture": lambda finding: picture(run, finding),
         "by_difference": split_by_difference,
         "in_words": unexplained_kind,
         "advice": lambda remedy: capital(advice(remedy)),
     }
+    return environment(filters).get_template("page.html.j2")
 
 
 def stamp(run: Run) -> str:

@@ -354,7 +354,7 @@ def test_an_entry_of_the_users_list_that_accepts_nothing_is_told(project: Path) 
         "Accepts nothing in this run (see its subject and conditions): mine.yaml:3 (mine.sdap): A fully masked row is"
     )
     assert told[0] == f"{said} NaN here."
-    assert told[5:] == ["Accept nothing either: 2 more, listed in verdict.json"]
+    assert told[5:] == ["Accepts nothing in this run: 2 more; verdict.json lists them"]
 
 
 def test_a_fixed_entry_is_red_and_an_update_says_what_to_do_with_it(project: Path) -> None:
@@ -370,7 +370,7 @@ def test_a_fixed_entry_is_red_and_an_update_says_what_to_do_with_it(project: Pat
     update = ("known", "update", "--from", "out", "mine.yaml")
     proposed = conformance(*update, cwd=project)
     assert "mine.yaml:3: 1 cell conforms without it" in proposed.stderr
-    assert proposed.stdout == "no edit is certain: change the entries that are named above by hand\n"
+    assert proposed.stdout == "no diff: change the entries that are named above by hand\n"
     log = project / "out" / "run.jsonl"
     whole = log.read_text(encoding="utf-8").replace('"dead": []', '"dead": ["mine.yaml:3 (mine.sdpa): x"]')
     log.write_text(whole, encoding="utf-8")
