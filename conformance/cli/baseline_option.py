@@ -12,6 +12,7 @@ from conformance.cli.command_compare import load_baseline, report_comparison
 from conformance.engine.records import native
 from conformance.engine.run_folder import load_run
 from conformance.gate.baseline import BaselineFile, side_of_baseline, text_of, updated, within, write_baseline
+from conformance.gate.change_groups import ChangeGroup
 from conformance.gate.comparison import Comparison, compare, title
 from conformance.gate.decision import Objections
 from conformance.gate.observations import ComparedRun, side_of
@@ -70,7 +71,7 @@ class BaselineOption:
         self._comparison = compare(base, self._run, skip_budget=self._skip_budget)
         if self.update:
             return Objections()
-        texts = (f"{title(group.kind).lower()}: {group.sentence}" for group in self._comparison.rejected)
+        texts = map(_rejected, self._comparison.rejected)
         uncompared = self._uncompared(self._old, self._run) if self._comparison.says_nothing else ()
         return Objections(*(tuple(f"against {self.path}: {each}" for each in some) for some in (texts, uncompared)))
 
@@ -112,6 +113,15 @@ class BaselineOption:
         if not self.update or self.path is None or self._run is None or self._old is None:
             return False
         return text_of(self._new(self._run)) == self.path.read_text(encoding="utf-8")
+
+
+def _rejected(group: ChangeGroup) -> str:
+    """The sentence about a change that the gate rejects, with the ways out if a known deviation accepts the cells."""
+    text = f"{title(group.kind).lower()}: {group.sentence}"
+    if not all(change.candidate is not None and change.candidate.known for change in group.changes):
+        return text
+    ways = "write the baseline again with --update-baseline, or limit the entry to newer releases under `versions`"
+    return f"{text}; a known deviation accepts this, but the baseline does not have it: {ways}"
 
 
 def _listed(names: Sequence[str]) -> str:

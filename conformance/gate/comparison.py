@@ -27,7 +27,7 @@ class Comparison:
 
     groups: the most severe first. compared: number of cells that both sides have, of subjects that work on both.
     judged: number of these that were judged on both sides. unchanged: number of the judged cells that show the same.
-    red: number of the compared cells that neither side's gate accepts, for the same reason. incomplete: what is missing
+    declined: number of the compared cells that both sides decline. red: number of the compared cells that neither side's gate accepts, for the same reason. incomplete: what is missing
     for a verdict. notes: what a reader has to know, each once. skip_budget: number of cells that may lose their
     support.
     """
@@ -42,6 +42,7 @@ class Comparison:
     skip_budget: int = 0
     red: int = 0
     judged: int = 0
+    declined: int = 0
 
     @property
     def counts(self) -> dict[str, int]:
@@ -119,6 +120,7 @@ class Comparison:
             "compared": self.compared,
             "judged": self.judged,
             "unchanged": self.unchanged,
+            "declined": self.declined,
             "red_on_both": self.red,
             "incomplete": list(self.incomplete),
             "notes": list(self.notes),
@@ -137,7 +139,7 @@ def title(kind: str) -> str:
 def compare(base: ComparedRun, candidate: ComparedRun, *, skip_budget: int = 0) -> Comparison:
     """Compare two sides, cell by cell."""
     changes: list[Change] = []
-    compared = judged = unchanged = red = 0
+    compared = judged = unchanged = declined = red = 0
     for key in dict.fromkeys((*candidate.cells, *base.cells)):
         if not (base.works(key[1]) and candidate.works(key[1])):
             continue
@@ -157,6 +159,7 @@ def compare(base: ComparedRun, candidate: ComparedRun, *, skip_budget: int = 0) 
         both = before.judged and now.judged
         judged += both
         unchanged += both and not found
+        declined += before.verdict == now.verdict == DECLINED and not found
         red += not found and _red(before) and _red(now)
     return Comparison(
         base,
@@ -169,6 +172,7 @@ def compare(base: ComparedRun, candidate: ComparedRun, *, skip_budget: int = 0) 
         skip_budget,
         red,
         judged,
+        declined,
     )
 
 

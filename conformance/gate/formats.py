@@ -155,6 +155,7 @@ class ComparisonFile(_Object):
     compared: int
     judged: int = 0
     unchanged: int
+    declined: int = 0
     red_on_both: int
     incomplete: list[str]
     notes: list[str]

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -224,10 +224,9 @@ def _versions(records: Sequence[Record]) -> dict[str, dict[str, str]]:
 
 
 def _entry(subject: str, way: str, cells: Sequence[LoggedCell], versions: Mapping[str, str]) -> str:
-    cases = [cell.case for cell in cells]
-    glob = cases[0] if len(cases) == 1 else f"{_common(cases)}*"
+    globs = _globs(cell.case for cell in cells)
     seen = {name: f">={version.partition('+')[0]}" for name, version in versions.items() if name != "numpy"}
-    rows = [f"  - subject: {_flow(subject)}", f"    cases: {_flow(glob)}"]
+    rows = [f"  - subject: {_flow(subject)}", f"    cases: {_flow(globs[0] if len(globs) == 1 else globs)}"]
     rows += [f"    versions: {_flow(seen)}"] if seen else []
     rows += [
         f"    {way}",
@@ -237,7 +236,9 @@ def _entry(subject: str, way: str, cells: Sequence[LoggedCell], versions: Mappin
     return "\n".join(rows) + "\n"
 
 
-def _common(names: Sequence[str]) -> str:
-    first, last = min(names), max(names)
-    same = next((n for n, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
-    return first[:same]
+def _globs(cases: Iterable[str]) -> list[str]:
+    """The folders of the cases (`causal/*`), in order; the id of a case that is alone in its folder."""
+    folders: dict[str, list[str]] = {}
+    for case in sorted(cases):
+        folders.setdefault(case.partition("/")[0], []).append(case)
+    return [found[0] if len(found) == 1 else f"{folder}/*" for folder, found in folders.items()]

@@ -63,9 +63,11 @@ def heading(group: Record) -> str:
 
 
 def totals(record: Record) -> str:
-    """The number of changed cells of each kind, and of unchanged cells."""
+    """The number of changed cells of each kind, of unchanged cells, and of those that both sides decline."""
     parts = [f"{number:,} {heading({'kind': kind})}" for kind, number in record["counts"].items()]
     parts.append(f"{record['unchanged']:,} unchanged")
+    if record["declined"]:
+        parts.append(f"{record['declined']:,} declined on both sides")
     return f"{counted(record['compared'], 'cell')} compared: {', '.join(parts)}"
 
 
@@ -153,7 +155,7 @@ def comparison_page(record: Record) -> str:
         .get_template("comparison.html.j2")
         .render(
             **{name: record[name] for name in ("headline", "base", "candidate", "counts", "groups", "incomplete")},
-            **{name: record[name] for name in ("notes", "compared", "unchanged")},
+            **{name: record[name] for name in ("notes", "compared", "unchanged", "declined")},
             mood="good" if record["conforms"] else "bad" if record["complete"] else "open",
             meanings={group["kind"]: group["meaning"] for group in record["groups"]},
             titles=titles,

@@ -239,6 +239,29 @@ def test_a_baseline_turns_nothing_red_green(project: Path) -> None:
     assert "Unchanged: 3 verdicts on 1 subject" in done.stdout
 
 
+KNOWN = """\
+format: 1
+deviations:
+  - subject: mine.sdpa
+    delta: {decisions: {fully_masked_row: nan}}
+    reason: This function returns NaN for fully masked rows.
+    link: https://example.org/1
+"""
+
+
+def test_a_regression_that_a_known_deviation_accepts_is_told_with_the_ways_out(project: Path) -> None:
+    remember(project)
+    (project / "known.yaml").write_text(KNOWN, encoding="utf-8")
+    done = against(project, "nan", "--known", "known.yaml", "--out", "out")
+    assert done.returncode == 1
+    (problem,) = json.loads((project / "out" / "verdict.json").read_text(encoding="utf-8"))["gate"]["problems"]
+    assert problem == (
+        f"against base.json: regressed: {MINE} a fully masked row is NaN (before: zero): 1 case; a known deviation "
+        "accepts this, but the baseline does not have it: write the baseline again with --update-baseline, or limit "
+        "the entry to newer releases under `versions`"
+    )
+
+
 def test_loosening_is_a_changed_line(project: Path) -> None:
     before = remember(project).splitlines()
     now = remember(project, "nan").splitlines()

@@ -12,6 +12,7 @@ from conformance.gate.change import change_of
 from conformance.gate.comparison import Comparison, compare
 from conformance.gate.decision import CONFORMS, INCOMPLETE, NOTHING, REJECTED
 from conformance.gate.observations import Observed
+from conformance.report.comparison_report import totals
 
 from .handmade_comparisons import MACHINE, SUBJECT, mean_row, nan_row, side
 
@@ -250,6 +251,12 @@ def test_a_red_base_with_a_green_candidate_conforms_and_says_what_was_fixed() ->
     assert found.headline == (
         "Nothing regressed. Fixed: onnxruntime 1.24.4: a fully masked row is zero (in 1.23.2: NaN): 1 case"
     )
+
+
+def test_what_both_sides_decline_is_counted_by_itself() -> None:
+    before = {"a": DECLINED, "b": PASS, "c": PASS}
+    record = of(before, before | {"b": DECLINED}).record()
+    assert totals(record) == "3 cells compared: 1 support lost, 1 unchanged, 1 declined on both sides"
 
 
 def test_the_same_red_twice_is_no_regression() -> None:

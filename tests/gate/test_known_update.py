@@ -206,6 +206,14 @@ def test_what_is_rejected_is_put_up_without_a_reason_and_does_not_load() -> None
     assert len(KnownFile.model_validate(yaml_syntax.read(filled, "known.yaml").data).deviations) == 4
 
 
+def test_an_entry_names_the_folders_of_its_cases() -> None:
+    causes = {"explanation": {"decision": "use[mask]", "name": "ignored", "sentence": "ignores mask"}, "covered_by": {}}
+    ids = ("causal/square", "cross/tail[dtype=float16]", "causal/wide")
+    cells = [cell(case, "a.sdpa[x]", 4, "other", **causes) for case in ids]
+    text = additions(run(*cells, rejected=[[case, "a.sdpa[x]"] for case in ids]))
+    assert '    cases: ["causal/*", "cross/tail[dtype=float16]"]\n' in text
+
+
 def test_what_explains_a_call_alone_is_not_put_up_if_the_diagnosis_rules_it_out() -> None:
     cause = {"decision": "use[mask]", "name": "ignored", "sentence": "ignores mask"}
     cells = [cell(case, "a.sdpa[x]", 4, "other", explanation=cause, covered_by={}) for case in CASES]
