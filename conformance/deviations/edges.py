@@ -166,8 +166,8 @@ def _from_last_key(edges: Edges, problem: Problem) -> Edges:
 
 
 def _both(edges: Edges, side: int) -> Edges:
-    """Use one side of the window for both, if both are bounded."""
-    return edges if None in edges else (edges[side], edges[side])
+    """Use one side of the window for both; if it is unbounded, both are."""
+    return edges[side], edges[side]
 
 
 def _alignment(name: str, problem: ProblemMap) -> Deviation:

@@ -114,13 +114,14 @@ def _as_lengths(_: Problem, operand: MaskOperand) -> MaskOperand:
     return operand if np.array_equal(first, attended) else replace(operand, element="bool", values=first)
 
 
-def _lengths_off(by: int, _: Problem, operand: MaskOperand) -> MaskOperand:
-    """Attend to more or fewer first keys than an argument of lengths says; other arguments are unchanged."""
+def _lengths_are(read: Callable[[Array], Array], _: Problem, operand: MaskOperand) -> MaskOperand:
+    """Attend to other numbers of first keys than an argument of lengths says; other arguments are unchanged."""
     keys = operand.values.shape[-1]
     if operand.element != "flag" or operand.ordered or operand.values.shape[2] > 1 or keys == 1:
         return operand
-    counted = (operand.values != 0).sum(axis=-1, keepdims=True) + by
-    return replace(operand, values=np.arange(keys) < counted)
+    lengths = (operand.values != 0).sum(axis=-1, keepdims=True)
+    attended = np.arange(keys) < np.broadcast_to(read(lengths), lengths.shape)
+    return operand if np.array_equal(attended, operand.values != 0) else replace(operand, values=attended)
 
 
 def _low_byte(mask: Array) -> Array:
@@ -155,8 +156,10 @@ READINGS: dict[tuple[str, str], Reading] = {
     ("mask_axes", "batch_as_heads"): _batch_as_heads,
     ("mask_axes", "padding_of_queries"): _padding_of_queries,
     ("mask_axes", "as_lengths"): _as_lengths,
-    ("lengths", "one_more"): partial(_lengths_off, 1),
-    ("lengths", "one_less"): partial(_lengths_off, -1),
+    ("lengths", "one_more"): partial(_lengths_are, lambda lengths: lengths + 1),
+    ("lengths", "one_less"): partial(_lengths_are, lambda lengths: lengths - 1),
+    ("lengths", "longest"): partial(_lengths_are, lambda lengths: lengths.max()),
+    ("lengths", "shortest"): partial(_lengths_are, lambda lengths: lengths.min()),
 }
 # The deviation that changes a step (float_mask=one_minus) is listed after this one.
 AFTER_THESE = ("float_mask", "above_half")

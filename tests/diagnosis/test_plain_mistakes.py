@@ -630,6 +630,7 @@ MASK_ARGUMENTS = (
     Mistake("use[mask]=ignored", calls(holes), seeing(lambda _: True)),
     Mistake("mask_axes[mask]=strides_swapped", calls(holes), seeing(mask_by_columns)),
     Mistake("lengths[mask]=one_more", calls(lengths), seeing(one_key_more)),
+    Mistake("lengths[mask]=longest", calls(lengths), seeing(lambda p: given(p, "mask").any(axis=0, keepdims=True))),
     Mistake("mask_axes[mask]=first_head", calls(holes_of_each_head), seeing(lambda p: given(p, "mask")[:, :1])),
 )
 ARITHMETIC = (

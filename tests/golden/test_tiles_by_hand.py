@@ -280,6 +280,17 @@ def test_sides_of_a_window_that_are_something_else(name: str, expected: list[str
     assert seen(problem, f"window_edges={name}") == expected
 
 
+@pytest.mark.parametrize(
+    ("edges", "expected"),
+    [((1, None), ["xx--", "xxx-", "-xxx", "--xx"]), ((None, 1), ["xxxx"] * 4)],
+    ids=["only the left side is bounded", "only the right side is bounded"],
+)
+def test_the_left_side_is_used_for_both_also_where_one_is_unbounded(
+    edges: tuple[int | None, int | None], expected: list[str]
+) -> None:
+    assert seen(even(4, 4, windowed(4, 4, *edges)), "window_edges=left_for_both") == expected
+
+
 def test_a_window_counted_from_the_last_key() -> None:
     problem = even(2, 5, windowed(2, 5, 1, 0))
     assert seen(problem) == ["x----", "xx---"]
