@@ -44,6 +44,7 @@ class Slot:
     alignment: str = "top_left"
     hint: bool = False
     symmetric: bool = False
+    left_only: bool = False
     excludes: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     same_element_as: tuple[str, ...] = ()
@@ -105,6 +106,8 @@ def _parse_slot(name: str, fields: Mapping[str, Any]) -> Slot:
         raise ValueError(f"slot {name}: lengths need the kinds of mask that they replace: 'takes': ['key_padding']")
     if fields.get("attached") and fields["role"] != "mask":
         raise ValueError(f"slot {name}: only a mask can be attached, not an argument with role {fields['role']}")
+    if fields.get("symmetric") and fields.get("left_only"):
+        raise ValueError(f"slot {name}: a window is either symmetric or left_only, not both")
     return Slot(
         name=name,
         role=fields["role"],
@@ -113,6 +116,7 @@ def _parse_slot(name: str, fields: Mapping[str, Any]) -> Slot:
         alignment=fields.get("alignment", "top_left"),
         hint=bool(fields.get("hint", False)),
         symmetric=bool(fields.get("symmetric", False)),
+        left_only=bool(fields.get("left_only", False)),
         short=bool(fields.get("short", False)),
         attached=bool(fields.get("attached", False)),
         since=str(fields.get("since", "")),

@@ -122,7 +122,7 @@ def _is_argument_for(problem: Problem, slot: Slot, operand: MaskOperand) -> bool
         return False
     if slot.role == "window":
         left, right = operand.window or (None, None)
-        return left == right or not slot.symmetric
+        return (left == right or not slot.symmetric) and (right is None or not slot.left_only)
     starts = {"top_left": 0, "bottom_right": problem.seq_len_k - problem.seq_len_q, "past": problem.past}
     return operand.offset == starts[slot.alignment]
 

@@ -20,12 +20,12 @@ DEVICES = ["cpu"]
 CAPABILITIES = []
 SLOTS = {
     "lengths": {"role": "lengths", "takes": ["key_padding"], "axes": [["b", "k"]]},
-    "window": {"role": "window"},
+    "window": {"role": "window", "left_only": True},
 }
 
 import numpy as np
 
-from conformance.bridge import Declaration, Deviation, Profile, Unsupported, framework_call
+from conformance.bridge import Declaration, Deviation, Profile, framework_call
 
 
 def attend(q, k, v, lengths=None, window=None):
@@ -48,9 +48,7 @@ def declare(facts):
 
 
 def sdpa(call):
-    lengths, (left, right) = call.arguments.get("lengths"), call.arguments.get("window", (None, None))
-    if right is not None:
-        raise Unsupported("the window looks back only")
+    lengths, (left, _) = call.arguments.get("lengths"), call.arguments.get("window", (None, None))
     arrays = (call.query.bits, call.key.bits, call.value.bits)
     with framework_call():
         output = attend(*arrays, None if lengths is None else lengths.bits, None if left is None else left + 1)
@@ -65,9 +63,10 @@ RIGHT = {"MORE": "0", "OFFSET": "0"}
         ({}, ""),
         ({"MORE": "1"}, "counts one key too many in lengths; workaround: pass lengths - 1"),
         ({"MORE": "-1"}, "counts one key too few in lengths; workaround: pass lengths + 1"),
+        ({"lengths[:, None, None, None]": "lengths.max()"}, "uses the longest length in lengths for every batch element; "),
         ({"OFFSET": "k.shape[2] - q.shape[2]"}, "aligns the window to the last key: "),
     ],
-    ids=["right", "one more", "one less", "aligned to the last key"],
+    ids=["right", "one more", "one less", "the longest", "aligned to the last key"],
 )
 def test_its_mistake_is_the_one_cause_of_a_plain_run(tmp_path: Path, wrong: dict[str, str], said: str) -> None:
     text = ADAPTER

@@ -164,6 +164,24 @@ def test_a_causal_mask_of_another_anchor_is_written_out() -> None:
     assert route(random_sdpa(0, causal(offset=K - Q)), parse_slots(bottom)).arguments == {"is_causal": True}
 
 
+@pytest.mark.parametrize(
+    ("only", "edges", "taken"),
+    [
+        ({"left_only": True}, (2, None), True),
+        ({"left_only": True}, (2, 1), False),
+        ({"symmetric": True}, (2, 2), True),
+        ({"symmetric": True}, (2, None), False),
+    ],
+)
+def test_a_window_that_an_argument_does_not_take_is_passed_as_a_mask(
+    only: dict[str, bool], edges: tuple[int, int | None], *, taken: bool
+) -> None:
+    asked = random_sdpa(0, replace(window(), window=edges))
+    mask = {"role": "mask", "takes": ["window"], "axes": [["q", "k"]], "bool": "attend"}
+    routed = route(asked, parse_slots({"mask": mask, "window": {"role": "window", **only}}))
+    assert list(routed.arguments) == (["window"] if taken else ["mask"])
+
+
 def test_booleans_and_numbers_go_to_two_arguments_where_there_are_two() -> None:
     routed = route(random_sdpa(0, padding(), additive(), causal(), window()), slots("jax"))
     assert set(routed.arguments) == {"mask", "bias", "is_causal", "local_window_size"}
@@ -431,6 +449,7 @@ def test_routing_and_folding_change_nothing_that_the_oracle_sees(makers: list[An
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
+        ({"role": "window", "symmetric": True, "left_only": True}, "a window is either symmetric or left_only, not both"),
         ({"role": "maks"}, "slot m: role is 'maks', expected one of mask, causal, window, lengths"),
         ({"role": "mask", "axis": []}, "slot m: unknown key 'axis'"),
         ({"role": "mask", "axes": [["b", "x"]], "bool": "attend"}, "slot m: axes is 'x'"),
