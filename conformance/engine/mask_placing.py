@@ -180,7 +180,7 @@ def fold_leftovers(
         if slot.name not in blocked and expressible(problem, slot, together):
             placed[slot.name] = together
             return
-    kinds = " and ".join(dict.fromkeys(kind for operand in leftovers for kind in operand.kinds))
+    kinds = " and ".join(dict.fromkeys(_kind(operand, kind) for operand in leftovers for kind in operand.kinds))
     spans = " ".join(dict.fromkeys("bhqk"[i] for g in leftovers for i, n in enumerate(g.values.shape) if n > 1))
     verbatim = any(operand.verbatim for members in placed.values() for operand in members)
     also = " in addition to a verbatim mask, which is never merged" if verbatim else ""
@@ -189,6 +189,14 @@ def fold_leftovers(
         f"no argument can express this mask ({kinds}) over {spans or 'no axis'}, "
         f"seq_len_q {problem.seq_len_q}, seq_len_k {problem.seq_len_k}{also}"
     )
+
+
+def _kind(operand: MaskOperand, kind: str) -> str:
+    """A kind of mask in words; of a window also its sides, because some arguments take only certain ones."""
+    if kind != "window" or operand.window is None:
+        return kind
+    left, right = ("unlimited" if side is None else side for side in operand.window)
+    return f"window, left {left}, right {right}"
 
 
 def expressible(problem: Problem, slot: Slot, mask_operands: Sequence[MaskOperand]) -> bool:

@@ -178,8 +178,12 @@ def test_a_window_that_an_argument_does_not_take_is_passed_as_a_mask(
 ) -> None:
     asked = random_sdpa(0, replace(window(), window=edges))
     mask = {"role": "mask", "takes": ["window"], "axes": [["q", "k"]], "bool": "attend"}
-    routed = route(asked, parse_slots({"mask": mask, "window": {"role": "window", **only}}))
-    assert list(routed.arguments) == (["window"] if taken else ["mask"])
+    slot = {"window": {"role": "window", **only}}
+    assert list(route(asked, parse_slots({"mask": mask, **slot})).arguments) == (["window"] if taken else ["mask"])
+    if not taken:
+        sides = f"left {edges[0]}, right {'unlimited' if edges[1] is None else edges[1]}"
+        with pytest.raises(Declined, match=rf"no argument can express this mask \(window, {sides}\) over q k"):
+            route(asked, parse_slots(slot))
 
 
 def test_booleans_and_numbers_go_to_two_arguments_where_there_are_two() -> None:
