@@ -27,9 +27,9 @@ class Comparison:
 
     groups: the most severe first. compared: number of cells that both sides have, of subjects that work on both.
     judged: number of these that were judged on both sides. unchanged: number of the judged cells that show the same.
-    declined: number of the compared cells that both sides decline. red: number of the compared cells that neither side's gate accepts, for the same reason. incomplete: what is missing
-    for a verdict. notes: what a reader has to know, each once. skip_budget: number of cells that may lose their
-    support.
+    declined: number of the compared cells that both sides decline. red: number of the compared cells that neither
+    side's gate accepts, for the same reason. incomplete: what is missing for a verdict. notes: what a reader has to
+    know, each once. skip_budget: number of cells that may lose their support.
     """
 
     base: ComparedRun

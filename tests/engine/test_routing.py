@@ -453,7 +453,7 @@ def test_routing_and_folding_change_nothing_that_the_oracle_sees(makers: list[An
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"role": "window", "symmetric": True, "left_only": True}, "a window is either symmetric or left_only, not both"),
+        ({"role": "window", "symmetric": True, "left_only": True}, "slot m: a window is either symmetric or left_only"),
         ({"role": "maks"}, "slot m: role is 'maks', expected one of mask, causal, window, lengths"),
         ({"role": "mask", "axis": []}, "slot m: unknown key 'axis'"),
         ({"role": "mask", "axes": [["b", "x"]], "bool": "attend"}, "slot m: axes is 'x'"),
