@@ -218,14 +218,16 @@ def record_of(
     ties. accepts: an accepted deviation is marked if it has no condition and all its cells fail for other causes too.
     """
     (later,) = tee(others, 1)  # its copies start at the first cell, and keep what one of them has reached
+    left = diagnosis.unexplained
     record = {
-        "causes": [_cause(cause, later) for cause in diagnosis.causes],
-        "unexplained": [cell.case for cell in diagnosis.unexplained],
+        "causes": [_cause(cause, later, left) for cause in diagnosis.causes],
+        "unexplained": [cell.case for cell in left],
     }
     if diagnosis.separated:
         accepted = _accepted(diagnosis.separated, accepts)
         record["separated"] = [
-            _cause(cause, later) | ({"accepted": True} if cause in accepted else {}) for cause in diagnosis.separated
+            _cause(cause, later, left) | ({"accepted": True} if cause in accepted else {})
+            for cause in diagnosis.separated
         ]
     return record | ({"unexplained_where": diagnosis.where.words} if diagnosis.where.words else {})
 
@@ -237,15 +239,16 @@ def _accepted(causes: Sequence[Cause], accepts: Accepts) -> list[Cause]:
     return [cause for cause in open_ways if not cause.guards[0].words and failing.issuperset(cause.cells)]
 
 
-def _cause(cause: Cause, others: Iterator[Evidence]) -> dict[str, Any]:
-    record = {
+def _cause(cause: Cause, others: Iterator[Evidence], unexplained: Sequence[Evidence]) -> dict[str, Any]:
+    record: dict[str, Any] = {
         **_named(cause.candidate, cause.guards, cause.cells),
         "cells": [cell.case for cell in cause.cells],
         "ties": [_tie(cause, tie, others) for tie in cause.ties],
     }
     if len(cause.guards) > 1:
         record["other_conditions"] = [guard.words for guard in cause.guards[1:]]
-    return record
+    fail_otherwise = sum(cause.holds(cell) and _shows(cause, cell) for cell in unexplained)
+    return record | ({"fail_otherwise": fail_otherwise} if fail_otherwise else {})
 
 
 def _tie(cause: Cause, tie: Cause, others: Iterator[Evidence]) -> dict[str, Any]:

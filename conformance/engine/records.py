@@ -199,7 +199,8 @@ class LoggedCause(LogRecord):
     sentence: what the subject does, to follow "it". condition: under which it appears, in words, or "". cells: case
     ids, the simplest first. decisions: those that deviate from the declaration; empty for coarser arithmetic.
     arithmetic: the name of the coarser arithmetic. accepted: whether the deviation is accepted, and its cells fail for
-    other causes.
+    other causes. fail_otherwise: the number of cells without a cause in which it would show; a cause that leaves some
+    is less certain.
     """
 
     sentence: str
@@ -210,6 +211,7 @@ class LoggedCause(LogRecord):
     arithmetic: str = ""
     ties: tuple[Tie, ...] = ()
     accepted: StrictBool = False
+    fail_otherwise: int = 0
 
 
 class Lost(LogRecord):

@@ -25,7 +25,7 @@ class Finding:
     explained: whether a cause is named. cells: the rejected cells, the simplest call first if a diagnosis explains
     them. ambiguous: other causes that explain them as well, in sentences. seen: for a cause found by repeating calls,
     how the replies to the example differed. ways: decisions and names that the cause consists of, if it has no
-    condition.
+    condition. fail_otherwise: the number of failing calls in which the cause would show and that it does not explain.
     """
 
     subject: str
@@ -37,6 +37,7 @@ class Finding:
     ambiguous: tuple[str, ...] = ()
     seen: str = ""
     ways: tuple[tuple[str, str], ...] = ()
+    fail_otherwise: int = 0
 
     @property
     def count(self) -> int:
@@ -55,7 +56,11 @@ class Finding:
 
     @property
     def full_sentence(self) -> str:
-        """The sentence, followed by what was seen in the example."""
+        """The sentence, followed by what was seen in the example, or by what speaks against the cause."""
+        if self.fail_otherwise:
+            calls = counted(self.fail_otherwise, "other call")
+            fail = "fails" if self.fail_otherwise == 1 else "fail"
+            return f"{self.sentence}, but {calls} in which this would show {fail} in another way"
         return f"{self.sentence}: {self.seen}" if self.seen else self.sentence
 
 
@@ -197,6 +202,7 @@ def _diagnosed(run: Run, diagnosis: LoggedDiagnosis) -> Iterator[Finding]:
                 cells=keys,
                 ambiguous=tuple(_ambiguity(tie) for tie in cause.ties),
                 ways=tuple(cause.decisions.items()) if sentence == cause.sentence else (),
+                fail_otherwise=cause.fail_otherwise,
             )
 
 

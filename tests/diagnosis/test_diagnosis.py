@@ -156,6 +156,18 @@ def test_conditions_that_no_cell_tells_apart_are_named_together() -> None:
     assert (record["when"], record["condition"]) == ({"sizes": {"batch": 1}}, "only with batch = 1")
 
 
+def test_a_cause_says_how_many_calls_fail_otherwise_although_it_would_show() -> None:
+    """The output is zero in the longest calls; in the others, the values are reversed."""
+    cells = [cell(each, REVERSED) for size in SIZES for each in asked(*size, "float32")]
+    longest = max(each.problem.seq_len_k for each in cells)
+    zeros = [reply(each.problem, np.zeros_like(each.actual["output"].bits)) for each in cells if each.actual]
+    found = diagnose([z if z.problem.seq_len_k == longest else each for each, z in zip(cells, zeros, strict=True)])
+    (record,) = record_of(found)["causes"]
+    assert (record["decisions"], record["fail_otherwise"]) == (REVERSED, len(found.unexplained))
+    assert found.unexplained
+    assert "fail_otherwise" not in record_of(diagnose(cells))["causes"][0]
+
+
 def test_a_stale_declaration_is_a_cause() -> None:
     declared = {"value_path": "reversed"}
     cells = [cell(each, {}, declared) for size in SIZES for each in asked(*size, "float32")]

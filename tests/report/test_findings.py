@@ -123,6 +123,17 @@ def test_junit_and_the_summary_say_both_mistakes_of_a_call(tmp_path: Path) -> No
     assert "reverses the keys; ignores the scale argument" in "\n".join(summary(run))
 
 
+@pytest.mark.parametrize(("calls", "said"), [(1, "1 other call in which this would show fails"), (2, "2 other calls")])
+def test_a_cause_says_what_speaks_against_it(tmp_path: Path, calls: int, said: str) -> None:
+    builder = RunBuilder(tmp_path)
+    subject = failing(builder, "a/one", "a/two", "a/three")
+    cause = {"sentence": "reverses", "cells": ["a/two"], "remedy": "turn back", "fail_otherwise": calls}
+    builder.diagnosis(subject, cause, unexplained=("a/one", "a/three"))
+    text = finding_text(findings(load_run(builder.write()))[0])
+    assert text.startswith(f"1 cause explains 1 verdict of torch.mha: it reverses, but {said}")
+    assert text.endswith(" in another way; workaround: turn back")
+
+
 def test_the_diagnosis_overrules_what_explains_a_cell_alone(tmp_path: Path) -> None:
     builder = RunBuilder(tmp_path)
     subject = failing(builder, "a/one", "a/two", "a/three")
