@@ -183,6 +183,14 @@ def lengths(p: Problem) -> MaskOperand:
     return MaskOperand("mask", ("key_padding",), "flag", padding(p).values)
 
 
+def short_lengths(p: Problem) -> MaskOperand:
+    """An argument of lengths: one key less than there are, and three less in the first batch element."""
+    allowed = np.ones((p.batch, 1, 1, p.seq_len_k), dtype=bool)
+    allowed[..., -1:] = False
+    allowed[0, ..., -3:] = False
+    return MaskOperand("mask", ("key_padding",), "flag", allowed)
+
+
 def one_key_more(p: Problem) -> Array:
     return np.asarray(np.arange(p.seq_len_k) <= given(p, "mask").sum(axis=-1, keepdims=True))
 
@@ -630,7 +638,9 @@ MASK_ARGUMENTS = (
     Mistake("use[mask]=ignored", calls(holes), seeing(lambda _: True)),
     Mistake("mask_axes[mask]=strides_swapped", calls(holes), seeing(mask_by_columns)),
     Mistake("lengths[mask]=one_more", calls(lengths), seeing(one_key_more)),
-    Mistake("lengths[mask]=longest", calls(lengths), seeing(lambda p: given(p, "mask").any(axis=0, keepdims=True))),
+    Mistake(
+        "lengths[mask]=longest", calls(short_lengths), seeing(lambda p: given(p, "mask").any(axis=0, keepdims=True))
+    ),
     Mistake("mask_axes[mask]=first_head", calls(holes_of_each_head), seeing(lambda p: given(p, "mask")[:, :1])),
 )
 ARITHMETIC = (
