@@ -247,7 +247,8 @@ def _cause(cause: Cause, others: Iterator[Evidence], unexplained: Sequence[Evide
     }
     if len(cause.guards) > 1:
         record["other_conditions"] = [guard.words for guard in cause.guards[1:]]
-    fail_otherwise = sum(cause.holds(cell) and _shows(cause, cell) for cell in unexplained)
+    # Coarser arithmetic has no change: it can, but need not, show in a call.
+    fail_otherwise = sum(cause.holds(cell) and cell.contradicts(cause.candidate.change) for cell in unexplained)
     return record | ({"fail_otherwise": fail_otherwise} if fail_otherwise else {})
 
 

@@ -117,8 +117,8 @@ def _taken_out(here: Slot, there: Slot) -> str:
     """Advice to pass a causal or window argument instead of a mask, which the old side needs for it; else ""."""
     if here.role != "mask" or there.role not in DIAGONAL or there.hint:
         return ""
-    shapes = {"equally wide on both sides": there.symmetric, "without a limit on the right": there.left_only}
-    only = "".join(f", if the window is {shape}" for shape, is_needed in shapes.items() if is_needed)
+    only = ", if the window is equally wide on both sides" if there.symmetric else ""
+    only = ", if the window has no limit on the right" if there.left_only else only
     name = f"{there.title} ({there.about})" if there.about else there.title
     return f"pass {name} instead of a {WRITTEN_OUT[there.role][0]} in {here.title}{only}"
 
@@ -136,8 +136,8 @@ def _counted(here: Slot, there: Slot, array: Slot | None) -> str:
 def counts(slot: Slot) -> str:
     """What a window or a lengths argument takes, in words; "" for other arguments."""
     if slot.role == "window":
-        sides = "left" if slot.left_only else "left and right"
-        return slot.about or ("one width for both sides" if slot.symmetric else f"{sides} width")
+        sides = "left width" if slot.left_only else "left and right width"
+        return slot.about or ("one width for both sides" if slot.symmetric else sides)
     return slot.about or ("the number of leading positions" if slot.role == "lengths" else "")
 
 

@@ -212,7 +212,7 @@ def test_an_argument_takes_over_what_the_old_side_passes_in_a_mask() -> None:
     instead = "instead of a window mask in attn_mask"
     wide = f"pass sliding_window {instead}, if the window is equally wide on both sides"
     assert told("window", "sliding_window") == (wide,)
-    back = f"pass look_back {instead}, if the window is without a limit on the right"
+    back = f"pass look_back {instead}, if the window has no limit on the right"
     assert told("window", "look_back") == (back,)
     assert told("window", "window_size") == (f"pass window_size {instead}",)
     assert told("causal", "is_causal") == ()  # a hint replaces no mask
