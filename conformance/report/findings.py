@@ -60,7 +60,7 @@ class Finding:
         if self.fail_otherwise:
             calls = counted(self.fail_otherwise, "other call")
             fail = "fails" if self.fail_otherwise == 1 else "fail"
-            return f"{self.sentence}, but {calls} in which this would show {fail} in another way"
+            return f"{self.sentence}, but {calls} that this would affect {fail} in another way"
         return f"{self.sentence}: {self.seen}" if self.seen else self.sentence
 
 

@@ -123,7 +123,7 @@ def test_junit_and_the_summary_say_both_mistakes_of_a_call(tmp_path: Path) -> No
     assert "reverses the keys; ignores the scale argument" in "\n".join(summary(run))
 
 
-@pytest.mark.parametrize(("calls", "said"), [(1, "1 other call in which this would show fails"), (2, "2 other calls")])
+@pytest.mark.parametrize(("calls", "said"), [(1, "1 other call that this would affect fails"), (2, "2 other calls")])
 def test_a_cause_says_what_speaks_against_it(tmp_path: Path, calls: int, said: str) -> None:
     builder = RunBuilder(tmp_path)
     subject = failing(builder, "a/one", "a/two", "a/three")
