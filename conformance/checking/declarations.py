@@ -103,7 +103,7 @@ def _check(decision: str, name: str, slots: tuple[str, ...], example: Problem) -
             raise CheckError(
                 f"--declare {decision}={name}: name the mask argument, as in {decision}[{slots[0]}]={name}"
             ) from None
-        choices = f"expected {one_of([way_name(decision, CANONICAL), *names])}" if names else ""
+        choices = f"expected {one_of(list(dict.fromkeys((way_name(decision, CANONICAL), *names))))}" if names else ""
         said = choices or re.sub("^no deviation .*?: ", "", error.args[0])
         raise CheckError(f"--declare {decision}={name}: {said}") from None
     except UnderivedBound as error:

@@ -80,11 +80,10 @@ def run_probe(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequ
     known = load_known(arguments.known, judge)
     offer = _restricted(chosen_offer(arguments), only)
     probes: dict[str, list[Probe]] = {subject.name: [] for subject in offer.subjects}
-    by_name = {subject.name: subject for subject in offer.subjects}
 
     def review(judged: Judged) -> Reviewed:
         reviewed = known.review(judged)
-        probe = _probe(judged, by_name[judged.subject], accepted=reviewed.known is not None)
+        probe = _probe(judged, accepted=reviewed.known is not None)
         if probe is not None:
             probes[judged.subject].append(probe)
         return reviewed
@@ -153,15 +152,10 @@ def _restricted(offer: Offer, only: Sequence[str]) -> Offer:
     return Offer(kept, offer.environments, offer.not_offered, offer.incomplete)
 
 
-def _probe(judged: Judged, subject: Subject, *, accepted: bool) -> Probe | None:
+def _probe(judged: Judged, *, accepted: bool) -> Probe | None:
     """Return a judged cell as input for the behaviour profile, or None if it has no reply."""
     if judged.declared is None or judged.profile is None:
         return None
-    opposite = frozenset(
-        mask.slot
-        for mask in judged.facts.masks
-        if not mask.verbatim and subject.slots[mask.slot].meaning(mask.element) == "ignore"
-    )
     return Probe(
         judged.case,
         judged.facts,
@@ -170,7 +164,6 @@ def _probe(judged: Judged, subject: Subject, *, accepted: bool) -> Probe | None:
         judged.profile,
         judged.actual,
         accepted=accepted,
-        opposite=opposite,
     )
 
 

@@ -29,6 +29,13 @@ def _of(*elements: str, into: str, values: Callable[[Array], Array]) -> Reading:
     return read
 
 
+def _polarity(_: Problem, operand: MaskOperand, *, inverted: bool) -> MaskOperand:
+    """Read True as the opposite of what the argument documents; only if it documents True = ignore, or only if not."""
+    if operand.inverted != inverted or operand.element not in ("bool", "int"):
+        return operand
+    return replace(operand, element="bool", values=operand.values == 0)
+
+
 def _penalty(_: Problem, operand: MaskOperand) -> MaskOperand:
     """Read a boolean or integer mask, or lengths, as a penalty of -1e4; causal and window arguments are unchanged."""
     if operand.element == "float" or (operand.element == "flag" and operand.ordered):
@@ -132,7 +139,8 @@ def _low_byte(mask: Array) -> Array:
 
 # Decision of an argument and name of the deviation -> how a mask in the argument is read.
 READINGS: dict[tuple[str, str], Reading] = {
-    ("polarity", "ignore"): _of("bool", "int", into="bool", values=lambda mask: mask == 0),
+    ("polarity", "ignore"): partial(_polarity, inverted=False),
+    ("polarity", "attend"): partial(_polarity, inverted=True),
     ("use", "ignored"): _ignored(lambda _: True),
     ("use", "ignored_beside_others"): _ignored(lambda problem: len(problem.mask_operands) > 1),
     ("use", "ignored_with_weights"): _ignored(asks_for_weights),

@@ -33,12 +33,10 @@ class Probe(Evidence):
     """
     A call with its reply, whatever its verdict.
 
-    accepted: whether a live known deviation accepts the reply. opposite: mask arguments that are documented as
-    True = ignore, to which the masks were converted. A subject that reads them the other way reads True as attend.
+    accepted: whether a live known deviation accepts the reply.
     """
 
     accepted: bool = False
-    opposite: frozenset[str] = frozenset()
 
     @property
     def dialect(self) -> Dialect:
@@ -140,10 +138,14 @@ def declared_way(probe: Probe, decision: str) -> str:
 
 
 def _as_documented(probe: Probe, decision: str, name: str) -> str:
-    """The name of a way; for a converted mask, polarity is that of the argument, not that of the case."""
+    """The name of a way; for an inverted mask, polarity is that of the argument, not that of the case."""
     family, slot = slot_of(decision)
-    is_inverted = family == "polarity" and slot in probe.opposite
-    return {CANONICAL: "ignore", "ignore": CANONICAL}[name] if is_inverted else name
+    inverted = {operand.slot for operand in probe.problem.mask_operands if operand.inverted}
+    return (
+        {CANONICAL: "ignore", "attend": CANONICAL}.get(name, name)
+        if family == "polarity" and slot in inverted
+        else name
+    )
 
 
 def hidden_by(probe: Probe, decision: str) -> Iterator[Way]:

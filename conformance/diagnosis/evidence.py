@@ -135,7 +135,7 @@ class Evidence:
         """The declared dialect with the change, except ways that remove a parameter whose gradient is requested."""
         changed = dict(self.declared.dialect)
         for way in change:
-            if way[1] == CANONICAL or not self.problem.differentiated or _reaches(self.problem, way):
+            if way[1] == CANONICAL or not self.problem.differentiated or self._reaches(way):
                 changed = taking(changed, way)
         return changed
 
@@ -146,7 +146,7 @@ class Evidence:
         return self.of_reply.once(("explained", frozenset(change)), lambda: self._explained_by(change))
 
     def _explained_by(self, change: Change) -> bool:
-        if self.actual is None or not any(_reaches(self.problem, way) for way in change):
+        if self.actual is None or not any(self._reaches(way) for way in change):
             return False
         return self.suspect().explained_by(self.under(change))
 
@@ -166,7 +166,7 @@ class Evidence:
         return self.of_reply.once(("loosely conforms", frozenset(change)), lambda: self._loosely_conforms(change))
 
     def _loosely_conforms(self, change: Change) -> bool:
-        if self.actual is None or not any(_reaches(self.problem, way) for way in change):
+        if self.actual is None or not any(self._reaches(way) for way in change):
             return False
         return self.suspect().loosely_conforms_under(self.under(change))
 
@@ -179,7 +179,7 @@ class Evidence:
         return self.of_call.once(("contradicts", change, taken), lambda: self._contradicts(change, taken))
 
     def _contradicts(self, change: Change, taken: Change) -> bool:
-        if not any(_reaches(self.problem, way) for way in change) or self._is_lost_in_nan(change):
+        if not any(self._reaches(way) for way in change) or self._is_lost_in_nan(change):
             return False
         without = self.of_call.once(("reply", taken), lambda: self._reply(self.under(taken)))
         changed = self._reply(self.under((*taken, *change)))
@@ -210,6 +210,11 @@ class Evidence:
             first[name].values.shape != bound.hard.shape or distance(first[name], second[name], bound) > MIN_DISTANCE
             for name, bound in self.declared.bounds.items()
         )
+
+    def _reaches(self, way: Way) -> bool:
+        """Whether a way can change the answer, or replaces a declared way that can."""
+        declared = self.declared.dialect.get(way[0], CANONICAL)
+        return _reaches(self.problem, way) or (declared != CANONICAL and _reaches(self.problem, (way[0], declared)))
 
     def _reply(self, dialect: Dialect) -> Reply:
         if dialect == self.declared.dialect:

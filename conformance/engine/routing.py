@@ -130,6 +130,7 @@ def _finish(problem: Problem, slots: Slots, placed: Mapping[str, Sequence[MaskOp
     mask_operands = {name: _converted(slots[name], fold(members, name)) for name, members in placed.items()}
     mask_operands = _agree(slots, mask_operands)
     mask_operands |= _hinted(slots, placed, hints)
+    mask_operands = {name: _as_documented(slots[name], each) for name, each in mask_operands.items()}
     forms: dict[str, tuple[str, ...]] = {}
     arguments = {}
     ordered = [name for name in slots if name in mask_operands]
@@ -175,6 +176,11 @@ def _agree(slots: Slots, mask_operands: dict[str, MaskOperand]) -> dict[str, Mas
     return agreed
 
 
+def _as_documented(slot: Slot, operand: MaskOperand) -> MaskOperand:
+    """The same mask, to be inverted if the argument documents True = ignore; a verbatim mask is passed unchanged."""
+    return replace(operand, inverted=slot.meaning(operand.element) == "ignore" and not operand.verbatim)
+
+
 def _hinted(slots: Slots, placed: Mapping[str, Sequence[MaskOperand]], hints: Sequence[str]) -> dict[str, MaskOperand]:
     """The hints to set: those whose required argument has the causal mask and nothing else."""
     hinted = {}
@@ -216,12 +222,11 @@ def _tensor(problem: Problem, slot: Slot, operand: MaskOperand, array: Array) ->
     """The array in the polarity that the argument documents; a verbatim mask is unchanged."""
     if operand.element == "float":
         return to_tensor(array, problem.dtype)
-    ignores = slot.meaning(operand.element) == "ignore" and not operand.verbatim
     dtype = np.bool_ if operand.element == "bool" else np.int32
     if operand.verbatim:
         return Tensor.of(array.astype(dtype))
-    if slot.meaning(operand.element) == "attend" or ignores:
-        return Tensor.of(((array == 0) if ignores else (array != 0)).astype(dtype))
+    if slot.meaning(operand.element) in ("attend", "ignore"):
+        return Tensor.of(((array == 0) if operand.inverted else (array != 0)).astype(dtype))
     return Tensor.of(array.astype(dtype))
 
 

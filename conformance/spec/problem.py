@@ -49,7 +49,7 @@ class MaskOperand:
     own position, None for unbounded. moved: like window, for a causal mask or window that moves with the number of keys
     of each batch element: query i of batch element b is at position lengths[b] - seq_len_q + i; offset and window are
     None then. short: number of last keys that are masked and may be left out of the array. attached: whether it is
-    attached to its tensor.
+    attached to its tensor. inverted: whether the array is passed with True = ignore, as the argument documents.
     """
 
     slot: str
@@ -62,6 +62,7 @@ class MaskOperand:
     moved: tuple[int | None, int | None] | None = None
     short: int = 0
     attached: bool = False
+    inverted: bool = False
 
     @property
     def ordered(self) -> bool:

@@ -509,6 +509,12 @@ def test_what_true_means_can_be_declared(checked: Check) -> None:
     assert checked("checked_sdpa:inverted_mask", "masks/*", declare={"polarity[mask]": "ignore"}).decision.conforms
 
 
+def test_what_true_means_can_be_declared_wrongly(checked: Check) -> None:
+    done = checked("checked_sdpa:right", "masks/*", "verbatim/*", declare={"polarity[mask]": "ignore"})
+    assert sentences(done) == ["it reads True in mask as: attend to this key, although ignore is declared"]
+    assert done.causes[0].remedy == "pass ~mask, or correct the declaration of mask"
+
+
 def test_coarser_arithmetic_is_told_and_not_taken(checked: Check) -> None:
     done = checked("checked_sdpa:tf32_operands", "shapes/*")
     assert done.decision.exit_code == decision.REJECTED

@@ -285,14 +285,13 @@ def test_what_a_declaration_hides_is_blinded() -> None:
 
 
 @pytest.mark.parametrize("reads", ["ignore", CANONICAL])
-def test_polarity_is_that_of_the_argument_also_where_the_mask_was_converted(reads: str) -> None:
+def test_polarity_is_that_of_the_argument_also_where_the_mask_was_inverted(reads: str) -> None:
     documented = {"polarity[attn_mask]": "ignore"}
     verbatim = probe("verbatim", {} if reads == CANONICAL else documented, documented)
-    lie: Dialect = (
-        {} if reads == "ignore" else documented
-    )  # a subject that contradicts its documentation inverts a converted mask
-    converted = replace(probe("converted", lie), opposite=frozenset({SLOT}))
-    found = behaviour_profile([verbatim, converted])
+    asked, profile = problem(replace(boolean(), inverted=True)), Profile.uniform("float32")
+    actual = reply_under({} if reads == "ignore" else {"polarity[attn_mask]": "attend"}, asked, profile)
+    inverted = Probe("inverted", facts(asked), asked, expect(asked, {}, profile), profile, actual)
+    found = behaviour_profile([verbatim, inverted])
     assert observed(found, "polarity[attn_mask]") == {"": reads}
     assert line(found, "polarity[attn_mask]").status == ("agrees" if reads == "ignore" else "contradicted")
 

@@ -5,7 +5,7 @@ There is at least one mistake for each decision that has deviations.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -126,6 +126,10 @@ def drawn(p: Problem, heads: int = 1) -> Array:
 
 def holes(p: Problem) -> MaskOperand:
     return MaskOperand("mask", ("attention",), "bool", drawn(p))
+
+
+def inverted_holes(p: Problem) -> MaskOperand:
+    return replace(holes(p), inverted=True)
 
 
 def holes_of_each_head(p: Problem) -> MaskOperand:
@@ -632,6 +636,7 @@ PROJECTIONS = (
 )
 MASK_ARGUMENTS = (
     Mistake("polarity[mask]=ignore", calls(holes), seeing(lambda p: ~given(p, "mask"))),
+    Mistake("polarity[mask]=attend", calls(inverted_holes), seeing(lambda p: ~given(p, "mask"))),
     Mistake("float_mask[mask]=cast_to_bool", calls(infinities), seeing(lambda p: given(p, "mask") != 0.0)),
     Mistake("number_mask[mask]=added", calls(numbers), through(lambda p: softmax(scores(p) + given(p, "mask")))),
     Mistake("penalty[mask]=minus_1e4", calls(fully_masked_row, padding), penalised),
