@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from conformance.bridge.strict_json import strict_json
 from conformance.disk import write_asked
-from conformance.engine.records import Key
+from conformance.engine.records import Key, native
 from conformance.gate.observations import Circumstances, ComparedRun, Observed
 from conformance.spec.old_names import current_record
 from conformance.verdicts.verdict import Verdict
@@ -187,11 +187,13 @@ def within(base: ComparedRun, candidate: ComparedRun, *, whole: bool, left_out: 
 
     whole: all cases were requested except those in `left_out`, so other cases that are absent have been deleted.
     """
-    subjects = candidate.asked.keys() | (candidate.not_offered.keys() if whole else set())
+    absent = candidate.not_offered.keys() if whole else ()
     kept = {
         key: cell
         for key, cell in base.cells.items()
-        if key[1] in subjects and key[0] not in left_out and (whole or key[0] in candidate.cases)
+        if (candidate.asks(key[1]) or key[1] in absent)
+        and key[0] not in left_out
+        and (whole or key[0] in candidate.cases)
     }
     return replace(base, cells=kept)
 
@@ -203,7 +205,7 @@ def updated(
     The content of a baseline after a run: judged cells replace earlier ones, all others are kept.
 
     whole: all cases were requested except those in `left_out`, so cells of the run's subjects on other cases are
-    dropped: those cases no longer exist.
+    dropped: those cases no longer exist. Cells of dense forms that the run was asked for and does not have are dropped.
     """
     old = baseline.model_dump(by_alias=True, exclude_defaults=True) if baseline is not None else {}
     environments: dict[str, Any] = dict(old.get("environments", {}))
@@ -211,9 +213,12 @@ def updated(
     for name in sorted({*old.get("subjects", {}), *(subject for _, subject in run.cells)}):
         before = old.get("subjects", {}).get(name, {})
         cells = {case: _with_environment(cell, before) for case, cell in before.get("cells", {}).items()}
-        if whole and name in run.asked:
-            cells = {case: cell for case, cell in cells.items() if case in run.cases or case in left_out}
+        if run.asks(name):
+            there = left_out if native(name) != name else {*run.cases, *left_out}
+            cells = {case: cell for case, cell in cells.items() if case in there or not (whole or case in run.cases)}
         cells |= _entries(run, name, environments)
+        if not cells:
+            continue
         subjects[name] = _subject(cells, run.asked[name].adapter if name in run.asked else before["adapter"])
     seen = {case for subject in subjects.values() for case in subject["cells"]}
     cases = {**old.get("cases", {}), **run.cases}

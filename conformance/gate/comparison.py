@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.engine.records import Key
+from conformance.engine.records import Key, native
 from conformance.gate.change import DECLINED, DRIFT, FAILING, FLOOR, KINDS, Change, change_of
 from conformance.gate.change_groups import ChangeGroup, group_changes
 from conformance.gate.decision import CONFORMS, INCOMPLETE, NOTHING, REJECTED
@@ -209,16 +209,28 @@ def _one_sided(
     The change for a cell that one side lacks: added or deleted.
 
     If the cell was requested on that side, there is no change: it is reported as missing. If its subject is no longer
-    offered, its support is lost. What only the thorough one of two runs asks is a note.
+    offered, its support is lost. So it is if the call has no dense form any more: then it uses no other argument than
+    the one for all masks. What only the thorough one of two runs asks is a note.
     """
     case, subject = key
     if now is None and subject in candidate.not_offered:
         lost = Observed(DECLINED, text=f"not offered, because it lacks {candidate.not_offered[subject]}")
         return [Change("support_lost", case, subject, before, lost)]
+    if before is not None and before.verdict != DECLINED and _has_no_dense_form(candidate, case, subject):
+        lost = Observed(DECLINED, text="the call uses no other mask argument any more, so it has no dense form")
+        return [Change("support_lost", case, subject, before, lost)]
     other = candidate if now is None else base
-    if (case in other.cases and subject in other.asked) or _is_shorter(other, base, candidate):
+    if (case in other.cases and other.asks(subject)) or _is_shorter(other, base, candidate):
         return []
     return [Change("deleted" if now is None else "added", case, subject, before, now)]
+
+
+def _has_no_dense_form(side: ComparedRun, case: str, subject: str) -> bool:
+    """Whether the subject is a dense form, and a complete run has a reply to this call of the native subject only."""
+    if subject == native(subject) or not side.asks(subject) or side.missing or (case, subject) in side.cells:
+        return False
+    plain = side.cells.get((case, native(subject)))
+    return plain is not None and plain.judged
 
 
 def _is_shorter(side: ComparedRun, base: ComparedRun, candidate: ComparedRun) -> bool:

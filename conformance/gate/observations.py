@@ -112,6 +112,10 @@ class ComparedRun:
         """Whether a subject (for a dense form, its native subject) had a reply to some valid call."""
         return native(subject) not in self.not_working
 
+    def asks(self, subject: str) -> bool:
+        """Whether it was asked for a subject; a check always asks for dense forms, even if the function has none."""
+        return subject in self.asked or (self.is_check and native(subject) in self.asked)
+
     def circumstances(self, subject: str, cell: Observed | None) -> Circumstances | None:
         """The circumstances in which a cell was judged."""
         return cell.where if cell is not None and cell.where is not None else self.asked.get(subject)

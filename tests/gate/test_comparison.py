@@ -357,5 +357,23 @@ def test_a_subject_that_is_not_offered_any_more_has_lost_its_support() -> None:
     assert found.exit_code == REJECTED
 
 
+def test_a_call_that_has_no_dense_form_any_more_has_lost_a_mask_argument() -> None:
+    dense = f"{SUBJECT}[dense]"
+    cells = {("a", SUBJECT): PASS, ("a", dense): PASS, ("b", SUBJECT): PASS}
+    base = replace(side("base", {"a": PASS, "b": PASS}), cells=cells)
+    base = replace(base, asked={**base.asked, dense: base.asked[SUBJECT]})
+    only_native = {key: cell for key, cell in cells.items() if key[1] == SUBJECT}
+    found = compare(base, replace(base, cells=only_native))
+    sentence = (
+        f"{dense}: it is declined: the call uses no other mask argument any more, so it has no dense form; "
+        "before it conformed: 1 case"
+    )
+    assert [(group.kind, group.sentence) for group in found.groups] == [("support_lost", sentence)]
+    assert found.exit_code == REJECTED
+    unasked = replace(base, cells=only_native, asked={SUBJECT: base.asked[SUBJECT]})
+    assert compare(base, unasked).counts == {"deleted": 1}, "dense forms were not asked for"
+    assert compare(base, replace(base, cells={("b", SUBJECT): PASS})).counts == {}, "the call was not judged at all"
+
+
 def test_two_sides_with_nothing_in_common_compare_nothing() -> None:
     assert of({"a": PASS}, {"b": PASS}).exit_code == NOTHING

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from pydantic import ValidationError
 
 from conformance.bridge.strict_json import plain_data
 from conformance.engine.logged_cell import JudgedCell, LoggedCell
-from conformance.gate.baseline import read_baseline, updated, write_baseline
+from conformance.gate.baseline import read_baseline, side_of_baseline, updated, within, write_baseline
 from conformance.gate.change import KINDS
 from conformance.gate.comparison import compare
 from conformance.gate.decision import decide
@@ -105,3 +106,22 @@ def test_a_partial_update_from_another_environment_keeps_where_the_rest_was_seen
     found = read_baseline(path)
     assert list(found.subjects[SUBJECT].cells) == ["a"]
     assert len(found.environments) == 1
+
+
+@pytest.mark.parametrize(("whole", "left"), [(True, []), (False, ["c"])], ids=["all cases", "some cases"])
+def test_a_dense_form_that_a_function_has_no_more_leaves_the_baseline(
+    tmp_path: Path, *, whole: bool, left: list[str]
+) -> None:
+    path, dense, passing = tmp_path / "base.json", f"{SUBJECT}[dense]", Observed("pass", budget=0.2)
+    run = side("run", dict.fromkeys("abc", passing), is_check=True)
+    both = replace(run, cells={**run.cells, **{(case, dense): passing for case in "abc"}})
+    both = replace(both, asked={**run.asked, dense: run.asked[SUBJECT]})
+    write_baseline(path, updated(None, both, whole=True))
+    newer = side("run", dict.fromkeys("ab", passing), is_check=True)
+    base = within(side_of_baseline(read_baseline(path), "base"), newer, whole=False)
+    assert compare(base, newer).counts == {"support_lost": 2}
+    write_baseline(path, updated(read_baseline(path), newer, whole=whole))
+    subjects = read_baseline(path).subjects
+    assert list(subjects[dense].cells if dense in subjects else []) == left
+    again = within(side_of_baseline(read_baseline(path), "base"), newer, whole=False)
+    assert compare(again, newer).counts == {}
