@@ -359,6 +359,8 @@ def _value(signature: Signature, role: str) -> str:
         return f'{value} or "{AT_END}" in call.arguments'
     if role == "scale" and role in signature.numbers:
         return 'call.facts.sizes["head_dim"] ** -0.5 if call.scale is None else call.scale'
+    if role == "window" and signature.unlimited is not None:
+        return f"ARRAYS.window({value}, {signature.unlimited})"
     if role == "mask" and "b" not in signature.form.axes:
         return value.replace(")", ", batched=False)")
     return value

@@ -66,6 +66,11 @@ class ArrayLayouts:
         )
 
     @staticmethod
+    def window(sides: tuple[int | None, int | None] | None, unlimited: int) -> tuple[int, ...] | None:
+        """Return a window with this number for a side without a limit."""
+        return None if sides is None else tuple(unlimited if side is None else side for side in sides)
+
+    @staticmethod
     def _merged(bits: Any, sizes: Mapping[str, int]) -> Any:
         """Merge batch and heads of a mask into one axis; a mask with three axes has no heads."""
         by_head = bits if bits.ndim == len(AXES["bhsd"]) else bits[:, None]

@@ -134,7 +134,9 @@ def settled_notes(settled: SettledFunction) -> tuple[str, ...]:
     signature, observed = settled.signature, settled.observed
     notes = list(_called(signature))
     if signature.defaults:
-        notes.append(f"left at the default, because check does not know the argument: {', '.join(signature.defaults)}")
+        names = ", ".join(signature.defaults)
+        how = f" (to name its role: --map {signature.defaults[0]}=ROLE)"
+        notes.append(f"left at the default, because check does not know the argument: {names}{how}")
     if signature.mask is None:
         notes.append("it takes no attention mask, so cases that need one are left out")
     named = settled.read.items()

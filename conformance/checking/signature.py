@@ -57,6 +57,9 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "deterministic": ("inference",),
 }
 
+# Other names of a window, if the default is a pair; elsewhere they name a single number.
+PAIRS = ("window_size", "local_window_size")
+
 # The role of an argument that keeps its default, in --map.
 DEFAULT = "default"
 
@@ -110,6 +113,21 @@ class Parameter:
         """Return whether it has a default other than None."""
         return self.default not in (None, "None")
 
+    @property
+    def sides(self) -> tuple[int | None, int | None] | None:
+        """Return its default if this is a pair of integers or None, such as the (-1, -1) of a window; else None."""
+        try:
+            pair = ast.literal_eval(self.default or "")
+        except (SyntaxError, ValueError):
+            return None
+        numbers = isinstance(pair, tuple) and all(each is None or type(each) is int for each in pair)
+        return pair if numbers and len(pair) == len(("left", "right")) else None
+
+    @property
+    def role(self) -> str | None:
+        """Return its role, from its name and, for the other names of a window, its default; None if it is unknown."""
+        return "window" if self.name in PAIRS and self.sides is not None else role_of(self.name)
+
 
 @dataclass(frozen=True)
 class MaskForm:
@@ -137,8 +155,8 @@ class Signature:
     every call returns this together with the output. dtypes: those to judge. refusal: what it raised in float32, if it
     takes only other dtypes. built: for a class, constructor argument -> role. method: the method to call, "" for the
     instance itself. biased: whether its projections have biases. wide: whether value_dim may differ from head_dim.
-    device: where its arrays are, "cpu" or "cuda". mask_by_place: whether an argument with a default is the
-    mask only because it follows the arrays.
+    device: where its arrays are, "cpu" or "cuda". unlimited: the number that a side of a window without a limit is, if
+    it is not None. mask_by_place: whether an argument with a default is the mask only because it follows the arrays.
     """
 
     operator: str
@@ -158,6 +176,7 @@ class Signature:
     biased: bool = True
     wide: bool = True
     device: str = "cpu"
+    unlimited: int | None = None
     mask_by_place: bool = False
 
     @property
@@ -240,13 +259,19 @@ def read_signature(
         placed=_positional(parameters, roles, arrays),
         defaults=tuple(each.name for each in rest),
         kept=tuple(roles[each.name] for each in parameters if each.name in roles and each.has_choice),
+        unlimited=next((_unlimited(each) for each in parameters if roles.get(each.name) == "window"), None),
         mask_by_place=by_place,
     )
 
 
+def _unlimited(window: Parameter) -> int | None:
+    """Return the number that means no limit: a negative one in the default, such as (-1, -1) in flash-attention."""
+    return next((side for side in window.sides or () if side is not None and side < 0), None)
+
+
 def _arrays_of_layer(parameters: Sequence[Parameter], given: Mapping[str, str]) -> tuple[str, ...]:
     """Return the arrays that a layer takes: one array if its name or the missing key and value arguments say so."""
-    roles = [given.get(each.name) or role_of(each.name) for each in parameters if each.positional]
+    roles = [given.get(each.name) or each.role for each in parameters if each.positional]
     required = sum(each.default is None for each in parameters if each.positional)
     if roles[:1] == ["inputs"] and "key" not in roles:
         return ("inputs",)
@@ -303,9 +328,10 @@ def _by_name(parameters: Sequence[Parameter], given: Mapping[str, str], arrays: 
     """Return argument -> role for known names; exact names come first, and a role is given only once."""
     roles = dict(given)
     exact = [each.name for each in parameters if each.name in ALIASES]
-    others = [each.name for each in parameters if role_of(each.name) and each.name not in ALIASES]
+    others = [each.name for each in parameters if each.role and each.name not in ALIASES]
+    named = {each.name: each.role for each in parameters}
     for name in (*exact, *others):
-        role = role_of(name) or name
+        role = named[name] or name
         wanted = role in arrays or role not in (*CONVENTIONS["mha"][:-1], "inputs")
         if name not in roles and role not in roles.values() and wanted:
             roles[name] = role

@@ -86,6 +86,19 @@ def right_with_everything(
     return output, weights.mean(axis=1) if average_weights else weights
 
 
+def windowed(q: Array, k: Array, v: Array, mask: Array | None = None, window_size: tuple[int, int] = (-1, -1)) -> Array:
+    """The window of flash-attention: -1 means no limit."""
+    left, right_ = (None if side == -1 else side for side in window_size)
+    return np.asarray(right_with_everything(q, k, v, mask, window=(left, right_)))
+
+
+def off_by_one_windowed(
+    q: Array, k: Array, v: Array, mask: Array | None = None, window_size: tuple[int, int] = (-1, -1)
+) -> Array:
+    left, right_ = (None if side == -1 else side for side in window_size)
+    return np.asarray(right_with_everything(q, k, v, mask, window=(None if left is None else left - 1, right_)))
+
+
 def inverted_mask(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
     return right(query, key, value, None if mask is None else ~mask)
 

@@ -29,7 +29,13 @@ def sentences(checked: Checked) -> list[str]:
 
 @pytest.mark.parametrize(
     "given",
-    ["checked_sdpa:right", "checked_sdpa:right_with_everything", "checked_sdpa:float32_inside", "checked_mha:right"],
+    [
+        "checked_sdpa:right",
+        "checked_sdpa:right_with_everything",
+        "checked_sdpa:windowed",
+        "checked_sdpa:float32_inside",
+        "checked_mha:right",
+    ],
 )
 def test_a_right_function_conforms_everywhere(checked: Check, given: str) -> None:
     done = checked(given)
@@ -66,6 +72,7 @@ NAMED = {
     "checked_sdpa:softmax_over_heads": "it takes the softmax over the heads",
     "checked_sdpa:small_fill": "it adds -1e4 to masked logits: a masked key with a large logit still gets weight",
     "checked_sdpa:mask_ignored": "it ignores mask",
+    "checked_sdpa:off_by_one_windowed": "it makes the window one key too narrow on the left",
     "checked_mha:heads_interleaved": "it assigns columns h, h + num_heads, ... of the projections to head h",
     "checked_mha:inverted_mask": "it reads True in mask as: ignore this key",
 }
@@ -106,7 +113,10 @@ def test_the_argument_after_the_arrays_is_no_mask_if_every_call_with_one_fails(c
     (tmp_path / "mine.py").write_text(BY_PLACE, encoding="utf-8")
     done = checked(f"{tmp_path}/mine.py:attend", "shapes/cross*", "causal/square*")
     assert done.decision.conforms
-    assert "left at the default, because check does not know the argument: block_table" in done.notes
+    assert (
+        "left at the default, because check does not know the argument: block_table (to name its role: --map block_table=ROLE)"
+        in done.notes
+    )
     assert "it takes no attention mask, so cases that need one are left out" in done.notes
 
 

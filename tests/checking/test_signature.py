@@ -215,3 +215,25 @@ def test_jax_has_no_float64_unless_it_is_told_to() -> None:
     assert facts_of(plain, "mine.attend", {})["DTYPES"] == ["float32", "float16", "bfloat16"]
     assert "layout" not in capabilities(plain)
     assert "value_dim" not in capabilities(replace(plain, wide=False))
+
+
+@pytest.mark.parametrize(
+    ("parameter", "sides"),
+    [
+        ("window_size=(-1, -1)", (("window", "window_size"), -1)),
+        ("window_size=(None, None)", (("window", "window_size"), None)),
+        ("local_window_size=(-1, 0)", (("window", "local_window_size"), -1)),
+        ("window=(-1, -1)", (("window", "window"), -1)),
+        ("window=None", (("window", "window"), None)),
+        ("window_size=128", None),
+        ("window_size=None", None),
+        ("window_size=(2, 3, 5)", None),
+        ("window_size=SIDES", None),
+    ],
+)
+def test_a_pair_is_a_window(parameter: str, sides: tuple[tuple[str, str], int | None] | None) -> None:
+    found = signature(f"q, k, v, mask=None, *, {parameter}")
+    if sides is None:
+        assert (found.has("window"), found.defaults) == (False, ("window_size",))
+    else:
+        assert ((("window", found.names["window"]), found.unlimited), found.defaults) == (sides, ())
