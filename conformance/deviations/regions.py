@@ -46,10 +46,12 @@ def _is_causal(operand: MaskOperand) -> bool:
     return operand.offset is not None or operand.moved == CAUSAL
 
 
-def _causal_unasked(problem: Problem) -> Problem:
+def _causal_unasked(problem: Problem, *, last: bool) -> Problem:
+    """Add a causal mask, aligned to the last key if `last` is true, unless the call has a causal argument."""
     if any(_is_causal(operand) for operand in problem.mask_operands):
         return problem
-    return _also(problem, causal(problem.seq_len_q, problem.seq_len_k, 0))
+    shift = problem.seq_len_k - problem.seq_len_q if last else 0
+    return _also(problem, causal(problem.seq_len_q, problem.seq_len_k, shift))
 
 
 def _always(positions: Callable[[Problem], Array]) -> ProblemMap:
@@ -147,7 +149,8 @@ ROWS: tuple[Deviation, ...] = (
     _row("lowest_bias", "masks", each_operand(_lowest_masks)),
     _row("causal_mask", "ignored", _without_causal),
     _row("causal_mask", "ignored_beside_others", lambda p: _without_causal(p) if len(p.mask_operands) > 1 else p),
-    _row("causal_mask", "unasked", _causal_unasked),
+    _row("causal_mask", "unasked", partial(_causal_unasked, last=False)),
+    _row("causal_mask", "unasked_bottom_right", partial(_causal_unasked, last=True)),
     _row("always_attended", "first_key", _always(lambda p: np.arange(p.seq_len_k)[None, :] == 0)),
     _row("always_attended", "own_position", _always(lambda p: np.eye(p.seq_len_q, p.seq_len_k, dtype=bool))),
     _row("key_tail", "last_dropped", partial(_without_key, -1)),

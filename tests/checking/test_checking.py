@@ -113,10 +113,8 @@ def test_the_argument_after_the_arrays_is_no_mask_if_every_call_with_one_fails(c
     (tmp_path / "mine.py").write_text(BY_PLACE, encoding="utf-8")
     done = checked(f"{tmp_path}/mine.py:attend", "shapes/cross*", "causal/square*")
     assert done.decision.conforms
-    assert (
-        "left at the default, because check does not know the argument: block_table (to name its role: --map block_table=ROLE)"
-        in done.notes
-    )
+    named = "block_table (to name its role: --map block_table=ROLE)"
+    assert f"left at the default, because check does not know the argument: {named}" in done.notes
     assert "it takes no attention mask, so cases that need one are left out" in done.notes
 
 

@@ -517,6 +517,8 @@ REGIONS = (
     Mistake("mask_combination=or", calls(holes, causal), seeing(lambda p: given(p, "mask") | given(p, "is_causal"))),
     Mistake("lowest_bias=masks", calls(lowest), lowest_taken_for_infinity),
     Mistake("causal_mask=ignored", calls(causal), seeing(lambda _: True)),
+    Mistake("causal_mask=unasked", calls(), seeing(lambda p: ahead(p) <= 0)),
+    Mistake("causal_mask=unasked_bottom_right", calls(), seeing(lambda p: ahead(p) <= p.seq_len_k - p.seq_len_q)),
     Mistake("always_attended=own_position", calls(holes), seeing(lambda p: given(p, "mask") | (ahead(p) == 0))),
     Mistake("key_tail=last_dropped", calls(), seeing(lambda p: key(p) < p.seq_len_k - 1)),
     Mistake(
