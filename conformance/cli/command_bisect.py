@@ -11,6 +11,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from packaging.version import InvalidVersion, Version
+
 from conformance import places
 from conformance.cli import provisioning
 from conformance.cli.argument_parser import UsageError
@@ -20,7 +22,7 @@ from conformance.cli.parser import build_parser
 from conformance.diagnosis.explanation import sentence
 from conformance.engine.adapters import Subject
 from conformance.engine.judging import judge_digest
-from conformance.engine.package_pins import Locked, PinError, Sides, read_pins, recipes
+from conformance.engine.package_pins import NEVER_NEWEST, Locked, PinError, Sides, read_pins, recipes
 from conformance.engine.provision import (
     FirstDifference,
     ProvisionError,
@@ -196,23 +198,32 @@ def _same(releases: list[str], version: str) -> str:
 
 
 def _trials(arguments: argparse.Namespace) -> Trials:
+    for option, version in (("--good", arguments.good), ("--bad", arguments.bad)):
+        try:
+            Version(version)
+        except InvalidVersion:
+            raise UsageError(f"{option} {version}: expected a version, such as 3.15.0") from None
     python, locked = provisioning.maker(arguments)
     try:
         pins = [f"{arguments.package}=={version}" for version in (arguments.good, arguments.bad)]
         sides = read_pins(pins, arguments.both, locked)
     except PinError as error:
         raise UsageError(str(error)) from error
-    subject = provisioning.named_subjects([arguments.subject], arguments.device)[0]
-    kept, notes = provisioning.divided([subject], sides, locked)
+    package = next(iter(sides.base))
+    subjects = provisioning.named_subjects([arguments.subject], arguments.device)
+    kept, notes = provisioning.divided(subjects, sides, locked)
     if not kept:
         raise UsageError(notes[0])
+    subject = kept[0]
+    if package in NEVER_NEWEST and package not in provisioning.requirement_names(subject):
+        raise UsageError(f"{subject.name} does not require {package}, and {NEVER_NEWEST[package]}: give another --package")
     case = one_case(arguments.cases, arguments.case)
     if case.operator not in subject.operators:
         raise UsageError(
             f"{case.id} is a case of {case.operator}, but {subject.name} computes {', '.join(subject.operators)}"
         )
     digest = problem_digest(materialise(case))
-    return Trials(arguments, subject, case.id, digest, python, sides, locked, next(iter(sides.base)))
+    return Trials(arguments, subject, case.id, digest, python, sides, locked, package)
 
 
 def _check_ends(package: str, arguments: argparse.Namespace, good: Observed, bad: Observed) -> None:

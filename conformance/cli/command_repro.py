@@ -25,6 +25,7 @@ from conformance.cli.argument_parser import UsageError, see_run
 from conformance.cli.case_choice import load_cases
 from conformance.cli.parser import build_parser
 from conformance.cli.provisioning import named_subjects, patterns_of
+from conformance.checking.adapter_text import ADAPTER
 from conformance.engine.adapters import Subject, adapter_file
 from conformance.engine.cells import Cell, make_cell
 from conformance.engine.judging import Judge
@@ -145,6 +146,8 @@ def repro(arguments: argparse.Namespace) -> int:
     found = _chosen_cell(run, arguments)
     paths, files = _case_paths_and_adapters(run.header)
     paths = arguments.cases or paths
+    generated = run.folder / ADAPTER  # `conformance check` writes an adapter of the function into the run folder
+    files += [str(generated)] if generated.is_file() else []
     subject = _subject(run.header, found, files)
     cell = _cell(paths, run.header, found, subject)
     name = re.sub(r"[^\w.,=-]+", "-", f"repro-{found.case}-{found.subject}").strip("-")

@@ -86,7 +86,9 @@ def add_bisect(commands: Commands) -> None:
         "--package keras --good 3.15.0 --bad 3.10.0",
     )
     parser.add_argument("case", metavar="CASE", help="the id of a case, or a glob that matches only one case")
-    parser.add_argument("subject", metavar="SUBJECT", help="a subject; if several match, the first one")
+    parser.add_argument(
+        "subject", metavar="SUBJECT", help="a subject; if several match, the first that both releases can run"
+    )
     parser.add_argument("--package", required=True, metavar="NAME", help="the package whose releases are tried")
     parser.add_argument("--good", required=True, metavar="VERSION", help="a release with the right result")
     parser.add_argument(

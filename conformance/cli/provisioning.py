@@ -16,7 +16,7 @@ from conformance.cli.argument_parser import UsageError
 from conformance.cli.offer import adapters_of
 from conformance.engine.adapters import AdapterError, SelectionError, Subject, select, subjects_of
 from conformance.engine.environments import Environment, Unusable, distributions_of, examine, our_own
-from conformance.engine.package_pins import Locked, PinError, Sides, read_constraints, without_version
+from conformance.engine.package_pins import Locked, PinError, Sides, read_constraints, unmet, without_version
 from conformance.engine.provision import ProvisionError, absent, interpreter_of
 from conformance.report.terminal import plain_console
 
@@ -79,20 +79,18 @@ def requirement_names(subject: Subject) -> set[str]:
 
 
 def divided(subjects: Iterable[Subject], sides: Sides, locked: Locked) -> tuple[list[Subject], list[str]]:
-    """Return the subjects that can be installed, and sentences about those for which a version is missing."""
+    """Return the subjects that both sides can run, and sentences about the others."""
     kept = []
-    without: dict[str, list[str]] = {}
+    left_out: dict[str, list[str]] = {}
     for subject in subjects:
+        reason = unmet(subject.requires, sides, locked)
         if names := without_version(subject.requires, sides, locked):
-            if subject.counted:
-                without.setdefault(names[0], []).append(subject.name)
-        else:
+            reason = f"{names[0]} is not {locked.source}, so its version is unknown: add --both {names[0]}==VERSION"
+        if reason is None:
             kept.append(subject)
-    return kept, [
-        f"left out: {', '.join(left)}: {name} is not {locked.source}, so its version is unknown: add "
-        f"--both {name}==VERSION"
-        for name, left in without.items()
-    ]
+        elif subject.counted:
+            left_out.setdefault(reason, []).append(subject.name)
+    return kept, [f"left out: {', '.join(names)}: {reason}" for reason, names in left_out.items()]
 
 
 def refuse_absent(python: str, sides: Sides, names: Sequence[str] = ("base", "candidate", "--both")) -> None:

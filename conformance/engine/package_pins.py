@@ -156,6 +156,20 @@ def without_version(requires: Iterable[tuple[str, ...]], sides: Sides, locked: L
     return [name for name in names if name in NEVER_NEWEST and name not in given]
 
 
+def unmet(requires: Iterable[tuple[str, ...]], sides: Sides, locked: Locked) -> str | None:
+    """
+    The first requirement that a pinned version does not meet, in words; None if the pins of both sides meet all.
+
+    A subject that only one side can run has nothing to be compared with.
+    """
+    for requirement in map(Requirement, chosen(requires, sides, locked)):
+        name = canonicalize_name(requirement.name)
+        for side, pins in (("base", sides.base), ("candidate", sides.candidate), ("--both", sides.both)):
+            if name in pins and not requirement.specifier.contains(pins[name], prereleases=True):
+                return f"it needs {requirement}, and {side} has {pins[name]}"
+    return None
+
+
 def recipes(python: str, requires: Iterable[tuple[str, ...]], sides: Sides, locked: Locked) -> tuple[Recipe, Recipe]:
     """
     The recipes of base and candidate, both based on one shared environment; `python` creates them.

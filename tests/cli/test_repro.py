@@ -202,3 +202,27 @@ def test_an_adapter_that_has_changed_is_not_taken_for_the_one_that_was_judged(pr
     done = conformance("repro", str(tmp_path / "old"), "small/plain", "numpy.sdpa", cwd=project)
     assert done.returncode == 4
     assert "numpy_sdpa.py has changed since this run: judge it again" in done.stderr
+
+
+UNMASKED = """\
+import numpy as np
+
+
+def attention(query, key, value, mask=None):
+    logits = query @ key.swapaxes(-1, -2) / np.asarray(np.sqrt(query.shape[-1]), query.dtype)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ value
+"""
+
+
+def test_a_checked_function_is_reproduced_from_its_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(UNMASKED, encoding="utf-8")
+    case = "masks/key_padding/trailing[operator=sdpa]"
+    done = conformance("check", "mine.py:attention", "-k", case, "--out", "run", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    again = conformance("repro", "run", case, "mine.attention", "--out", "script", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    code, lines = scripted(tmp_path / "script")
+    assert code == 1
+    assert lines[0] == f"{case} on mine.attention"
+    assert any("beyond the bound" in line for line in lines), lines

@@ -183,6 +183,26 @@ def test_what_cannot_be_installed_without_a_version_is_left_out(variables: dict[
     assert "add --both torch==VERSION" in done.stdout
 
 
+def test_what_only_one_side_can_run_is_left_out(variables: dict[str, str], tmp_path: Path) -> None:
+    newer = Path(FRAMED).read_text(encoding="utf-8").replace('["fakeframe"]', '["fakeframe>=2"]')
+    (tmp_path / "newer.py").write_text(newer.replace("fake.framed", "fake.newer"), encoding="utf-8")
+    words = ["upgrade", "fakeframe==1.0", "fakeframe==1.1", "-k", CAUSAL, "-a", "newer.py"]
+    alone = conformance(variables, tmp_path, *words)
+    note = "left out: fake.newer: it needs fakeframe>=2, and base has 1.0"
+    assert (alone.returncode, alone.stdout.splitlines()) == (4, [note])
+    assert "no subject is left to judge" in alone.stderr
+    both = conformance(variables, tmp_path, *words, "-a", FRAMED)
+    assert (both.returncode, both.stdout.splitlines()[0]) == (0, note), both.stderr
+    assert "Unchanged: " in both.stdout
+
+
+def test_a_package_that_the_subject_does_not_need_is_not_bisected(variables: dict[str, str], tmp_path: Path) -> None:
+    words = ["--package", "torch", "--good", "2.12.0", "--bad", "2.13.0"]
+    done = conformance(variables, tmp_path, "bisect", CAUSAL, FRAMED, *words)
+    assert done.returncode == 4
+    assert "fake.framed does not require torch, and its newest build brings gigabytes of CUDA" in done.stderr
+
+
 def test_one_pin_goes_against_the_lock(variables: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "lock.txt").write_text("fakeframe==1.0\n", encoding="utf-8")
     words = ["-a", FRAMED, "-k", CAUSAL, "--constraint", "lock.txt", "--out", "out"]
@@ -276,6 +296,7 @@ def test_a_release_that_does_not_start_is_skipped(variables: dict[str, str], tmp
             "--bad: pip finds no fakeframe 9.9 that it can install here; the newest releases are 3.0, 2.2",
         ),
         ("1.0", "1.0", 4, "fakeframe is 1.0 on both sides"),
+        ("1.0", "abc", 4, "--bad abc: expected a version, such as 3.15.0"),
     ],
 )
 def test_ends_that_are_none(

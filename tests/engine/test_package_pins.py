@@ -12,6 +12,7 @@ from conformance.engine.package_pins import (
     read_constraints,
     read_pins,
     recipes,
+    unmet,
     without_version,
 )
 
@@ -95,6 +96,21 @@ def test_torch_is_never_installed_without_a_version() -> None:
     assert without_version(requires, sides, Locked({})) == ["torch"]
     assert without_version(requires, sides, HERE) == []
     assert without_version(requires, Sides(sides.base, sides.candidate, {"torch": "2.13.0"}), Locked({})) == []
+
+
+@pytest.mark.parametrize(
+    ("requirement", "sentence"),
+    [
+        ("keras>=3.14", None),
+        ("keras>=3.15", "it needs keras>=3.15, and base has 3.14.1"),
+        ("keras<3.15", "it needs keras<3.15, and candidate has 3.15.0rc1"),
+        ("torch>=2.14", "it needs torch>=2.14, and --both has 2.13.0"),
+        ("jax>=99", None),
+    ],
+)
+def test_a_requirement_must_hold_on_both_sides(requirement: str, sentence: str | None) -> None:
+    sides = Sides({"keras": "3.14.1"}, {"keras": "3.15.0rc1"}, {"torch": "2.13.0"})
+    assert unmet([("numpy",), (requirement,)], sides, Locked({})) == sentence
 
 
 LOCK = """\

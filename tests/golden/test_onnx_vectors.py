@@ -156,6 +156,16 @@ def test_a_folder_that_holds_something_is_refused(folder: Path, said: list[str])
     assert "is not empty; name a new folder" in done.stderr
 
 
+def test_a_file_is_no_folder_and_an_interpreter_must_exist(tmp_path: Path) -> None:
+    file = tmp_path / "vectors.json"
+    file.write_text("{}", encoding="utf-8")
+    done = conformance("import", "onnx", str(file))
+    assert (done.returncode, done.stderr) == (4, f"conformance: {file} is a file; name a new folder\n")
+    done = conformance("import", "onnx", str(tmp_path / "new"), "--python", "/nowhere/python")
+    assert done.returncode == 4
+    assert done.stderr == "conformance: --python: /nowhere/python cannot be run: No such file or directory\n"
+
+
 def test_an_interpreter_without_onnx_is_named(tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n', encoding="utf-8")
