@@ -216,7 +216,9 @@ def _trials(arguments: argparse.Namespace) -> Trials:
         raise UsageError(notes[0])
     subject = kept[0]
     if package in NEVER_NEWEST and package not in provisioning.requirement_names(subject):
-        raise UsageError(f"{subject.name} does not require {package}, and {NEVER_NEWEST[package]}: give another --package")
+        raise UsageError(
+            f"{subject.name} does not require {package}, and {NEVER_NEWEST[package]}: give another --package"
+        )
     case = one_case(arguments.cases, arguments.case)
     if case.operator not in subject.operators:
         raise UsageError(
