@@ -21,11 +21,11 @@ from conformance.bridge.messages import Request, request_message
 from conformance.bridge.profile import Profile
 from conformance.bridge.reproducing import CALL, EXPECTED, TOLERANCE, VARIANCE
 from conformance.bridge.strict_json import plain_data
+from conformance.checking.adapter_text import ADAPTER
 from conformance.cli.argument_parser import UsageError, see_run
 from conformance.cli.case_choice import load_cases
 from conformance.cli.parser import build_parser
 from conformance.cli.provisioning import named_subjects, patterns_of
-from conformance.checking.adapter_text import ADAPTER
 from conformance.engine.adapters import Subject, adapter_file
 from conformance.engine.cells import Cell, make_cell
 from conformance.engine.judging import Judge
