@@ -239,4 +239,7 @@ def percentage(text: str) -> float:
     number = float(text.strip().removesuffix("%"))
     if not 0 <= number <= 100:  # noqa: PLR2004 - per cent
         raise argparse.ArgumentTypeError(f"{text} is not a percentage from 0 to 100")
+    if 0 < number < 1 and not text.strip().endswith("%"):
+        meant = f"write {number * 100:g} for {number:.0%}, or {number:g}% if you mean less than one per cent"
+        raise argparse.ArgumentTypeError(f"{text} is less than one per cent: {meant}")
     return number / 100

@@ -35,6 +35,8 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         ("run -j -1", "argument -j/--jobs: -1 is less than 1"),
         ("compare a b --skip-budget x", "'x' is not a whole number: give a number of at least 0, such as 2"),
         ("run --timeout x", "argument --timeout: x is not a positive number of seconds"),
+        ("check a.py:f --min-judged 150", "argument --min-judged: 150 is not a percentage from 0 to 100"),
+        ("check a.py:f --min-judged 0.5", "0.5 is less than one per cent: write 50 for 50%, or 0.5% if you mean"),
         ("run cases -x more", "unexpected argument 'more': write positional arguments together, not between options"),
         ("run --resume -a numpy.sdpa", "--resume needs the folder of the interrupted run, such as --out "),
         ("list cases -k mask/*", "no case matches mask/*; did you mean 'masks/*'? conformance list cases prints"),
