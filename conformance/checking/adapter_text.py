@@ -73,6 +73,8 @@ def slots(signature: Signature, polarity: Mapping[str, str]) -> dict[str, dict[s
         }  # fmt: skip
     if signature.mask is not None:
         found[signature.mask] = _mask(signature)
+    if signature.has("lengths"):
+        found[names["lengths"]] = {"role": "lengths", "takes": ["key_padding"], "axes": [["b", "k"]]}
     for name in found.keys() & polarity.keys():
         found[name]["bool"] = polarity[name]
     if signature.has("bias"):
@@ -199,6 +201,7 @@ _VALUES = {
     "mask": "ARRAYS.mask(call, {mask!r})",
     "bias": "ARRAYS.mask(call, {bias!r})",
     "key_padding_mask": "ARRAYS.mask(call, {key_padding_mask!r})",
+    "lengths": "ARRAYS.lengths(call, {lengths!r})",
     "num_kv_heads": 'call.facts.sizes["num_kv_heads"]',
     "window": "call.arguments.get({window!r})",
     "softcap": "call.softcap",

@@ -65,6 +65,16 @@ class ArrayLayouts:
             self._array(tensor, each.copy()) for each in np.broadcast_to(tensor.bits, (size, *tensor.shape[1:]))
         )
 
+    def lengths(self, call: Call, name: str) -> Any:
+        """Return the number of keys of each batch element, (batch,) integers, or None if the call has none."""
+        tensor = call.arguments.get(name)
+        if tensor is None:
+            return None
+        if self.layout == "thd":
+            return PerBatchElement(int(each) for each in tensor.bits)
+        merged = self.layout == "bsd" and self._is_sdpa
+        return self._array(tensor, np.repeat(tensor.bits, call.facts.sizes["num_heads"] if merged else 1))
+
     @staticmethod
     def window(sides: tuple[int | None, int | None] | None, unlimited: int) -> tuple[int, ...] | None:
         """Return a window with this number for a side without a limit."""

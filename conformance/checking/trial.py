@@ -53,6 +53,7 @@ DEFAULTS: dict[str, Any] = {
     "scale": None,
     "bias": None,
     "key_padding_mask": None,
+    "lengths": None,
     "num_kv_heads": SIZES["num_kv_heads"],
     "window": None,
     "softcap": None,

@@ -121,14 +121,14 @@ def _as_lengths(_: Problem, operand: MaskOperand) -> MaskOperand:
     return operand if np.array_equal(first, attended) else replace(operand, element="bool", values=first)
 
 
-def _lengths_are(read: Callable[[Array], Array], _: Problem, operand: MaskOperand) -> MaskOperand:
+def _lengths_are(read: Callable[[Array], Array], problem: Problem, operand: MaskOperand) -> MaskOperand:
     """Attend to other numbers of first keys than an argument of lengths says; other arguments are unchanged."""
-    keys = operand.values.shape[-1]
-    if operand.element != "flag" or operand.ordered or operand.values.shape[2] > 1 or keys == 1:
+    if operand.element != "flag" or operand.ordered or operand.values.shape[2] > 1:
         return operand
-    lengths = (operand.values != 0).sum(axis=-1, keepdims=True)
-    attended = np.arange(keys) < np.broadcast_to(read(lengths), lengths.shape)
-    return operand if np.array_equal(attended, operand.values != 0) else replace(operand, values=attended)
+    given = np.broadcast_to(operand.values != 0, (*operand.values.shape[:3], problem.seq_len_k))
+    lengths = given.sum(axis=-1, keepdims=True)
+    attended = np.arange(problem.seq_len_k) < np.broadcast_to(read(lengths), lengths.shape)
+    return operand if np.array_equal(attended, given) else replace(operand, values=attended)
 
 
 def _low_byte(mask: Array) -> Array:

@@ -86,6 +86,15 @@ def right_with_everything(
     return output, weights.mean(axis=1) if average_weights else weights
 
 
+def with_lengths(q: Array, k: Array, v: Array, mask: Array | None = None, seq_lens: Array | None = None) -> Array:
+    padding = None if seq_lens is None else np.arange(k.shape[2]) < seq_lens[:, None]
+    return np.asarray(right_with_everything(q, k, v, mask, key_padding_mask=padding))
+
+
+def one_key_too_many(q: Array, k: Array, v: Array, mask: Array | None = None, seq_lens: Array | None = None) -> Array:
+    return with_lengths(q, k, v, mask, None if seq_lens is None else seq_lens + 1)
+
+
 def windowed(q: Array, k: Array, v: Array, mask: Array | None = None, window_size: tuple[int, int] = (-1, -1)) -> Array:
     """The window of flash-attention: -1 means no limit."""
     left, right_ = (None if side == -1 else side for side in window_size)

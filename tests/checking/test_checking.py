@@ -33,6 +33,7 @@ def sentences(checked: Checked) -> list[str]:
         "checked_sdpa:right",
         "checked_sdpa:right_with_everything",
         "checked_sdpa:windowed",
+        "checked_sdpa:with_lengths",
         "checked_sdpa:float32_inside",
         "checked_mha:right",
     ],
@@ -73,6 +74,7 @@ NAMED = {
     "checked_sdpa:small_fill": "it adds -1e4 to masked logits: a masked key with a large logit still gets weight",
     "checked_sdpa:mask_ignored": "it ignores mask",
     "checked_sdpa:off_by_one_windowed": "it makes the window one key too narrow on the left",
+    "checked_sdpa:one_key_too_many": "it counts one key too many in seq_lens",
     "checked_mha:heads_interleaved": "it assigns columns h, h + num_heads, ... of the projections to head h",
     "checked_mha:inverted_mask": "it reads True in mask as: ignore this key",
 }

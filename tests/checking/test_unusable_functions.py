@@ -11,6 +11,7 @@ from conformance.checking.function_check import Checked
 from conformance.checking.target import CheckError, parse_target
 from conformance.gate import decision
 
+from ..running import records
 from .door_tables import table
 
 Check = Callable[..., Checked]
@@ -201,21 +202,33 @@ LAYOUTS = {
     "bshd": "assert q.ndim == 4; q, k, v = (x.swapaxes(1, 2) for x in (q, k, v)); assert q.shape[:2] == k.shape[:2]",
     "sbhd": "q, k, v = (x.transpose(1, 2, 0, 3) for x in (q, k, v)); assert q.shape[:2] == k.shape[:2]",
 }
+# Layout -> the lengths of key and value in a form that broadcasts to the logits.
+LENGTHS = {
+    "bsd": "n[:, None, None]",
+    "thd": "n",
+    "bshd": "n[:, None, None, None]",
+    "sbhd": "n[:, None, None, None]",
+}
 BACK = {"bsd": "o", "thd": "o.swapaxes(0, 1)", "bshd": "o.swapaxes(1, 2)", "sbhd": "o.transpose(2, 0, 1, 3)"}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_order_of_axes_is_found_out(checked: Check, tmp_path: Path, layout: str) -> None:
     (tmp_path / "mine.py").write_text(
-        f"import numpy as np\n\ndef attend(q, k, v, mask=None):\n    {LAYOUTS[layout]}\n"
+        f"import numpy as np\n\ndef attend(q, k, v, mask=None, n=None):\n    {LAYOUTS[layout]}\n"
         "    s = q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5\n"
         "    s = s if mask is None else np.where(mask, s, np.finfo(s.dtype).min)\n"
+        "    if n is not None:\n"
+        f"        s = np.where(np.arange(s.shape[-1]) < {LENGTHS[layout]}, s, np.finfo(s.dtype).min)\n"
         "    e = np.exp(s - s.max(-1, keepdims=True))\n    o = e / e.sum(-1, keepdims=True) @ v\n"
         f"    return {BACK[layout]}\n",
         encoding="utf-8",
     )
-    done = checked(f"{tmp_path / 'mine.py'}:attend", "shapes/*", "masks/*", "causal/rectangular/*")
+    calling = preflight.Calling(mapping={"n": "lengths"})
+    done = checked(f"{tmp_path / 'mine.py'}:attend", "shapes/*", "masks/*", "causal/rectangular/*", calling=calling)
     assert done.decision.conforms, done.lines()
+    slots = {mask["slot"] for record in records(done.run.folder) for mask in record.get("route", ())}
+    assert slots == {"mask", "n"}
     assert f"called with NumPy arrays {signature.LAYOUTS[layout]}" in done.notes[0]
     assert sum(cell.verdict == "pass" for cell in done.run.cells.values()) > 30
 
