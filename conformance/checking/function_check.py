@@ -53,10 +53,10 @@ from conformance.report.findings import findings
 from conformance.spec.case import Case
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
-from conformance.spec.mistakes import covered, old_name_note
+from conformance.spec.mistakes import covered, near_glob, old_name_note
 from conformance.spec.old_names import current_value
 from conformance.spec.problem import Problem
-from conformance.spec.texts import NOT_A_TIME_LIMIT, are, counted, is_time_limit
+from conformance.spec.texts import NOT_A_TIME_LIMIT, are, counted, is_time_limit, one_of
 
 # Decisions about NaN and infinities in the inputs.
 NONFINITE_DECISIONS = ("nonfinite_key", "nonfinite_value", "attended_nonfinite")
@@ -120,7 +120,12 @@ NOT_WITH_AS = "--operator, --framework, --layout, --device and --map cannot be u
 
 @dataclass(frozen=True)
 class CheckRequest:
-    """The options of `conformance check`; inspection: of the function, if it has begun already."""
+    """
+    The options of `conformance check`.
+
+    inspection: of the function, if it has begun already. own_cases: cases to judge instead of the packaged ones;
+    case_paths: the files that they are from, for the command.
+    """
 
     target: Target
     like: str | None = None
@@ -134,6 +139,8 @@ class CheckRequest:
     stop: bool = False
     jobs: int = 1
     inspection: Inspection | None = None
+    own_cases: tuple[Case, ...] = ()
+    case_paths: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
         """
@@ -158,6 +165,18 @@ class CheckRequest:
         """Return whether every case is asked."""
         return not self.globs and not self.dtypes
 
+    def cases(self, operator: str) -> list[Case]:
+        """
+        Return the cases of an operator among which a check chooses: the user's own, or else the packaged ones.
+
+        Raises:
+            CheckError: the user's files have no case of the operator.
+        """
+        own = [case for case in self.own_cases if case.operator == operator]
+        if self.case_paths and not own:
+            raise CheckError(f"--cases {self.case_paths[0]}: no case there is of the operator {operator}")
+        return own or load_cases(operator)
+
     @property
     def command(self) -> list[str]:
         """Return the command that repeats this check."""
@@ -169,7 +188,7 @@ class CheckRequest:
         words += [word for dtype in self.dtypes for word in ("--dtype", dtype)]
         for decision, name in self.declare.items():
             words += ["--declare", f"{decision}={name}"]
-        return words
+        return [*words, *(word for path in self.case_paths for word in ("--cases", str(path)))]
 
     def rerun(self, case: str) -> str:
         """Return the command that checks one case again, quoted for a shell."""
@@ -386,7 +405,8 @@ def _begun(request: CheckRequest, folder: Path) -> Iterator[_Begun]:
 def _begin_own(request: CheckRequest, folder: Path, inspection: Inspection) -> _Begun:
     signature, pool = inspection.signature(), inspection.pool
     cases = _of_dtypes(adapted(load_cases(signature.operator), signature), request.dtypes)
-    chosen = _chosen(cases, request.globs)
+    offered = _of_dtypes(adapted(request.cases(signature.operator), signature), request.dtypes)
+    chosen = _chosen(offered, request.globs)
     declared = read_declared(request.declare, slots(signature, {}), materialise(cases[0]))
     judge = Judge(expectations=_known_expectations(tuple(cases)))
     settled = settle(
@@ -397,7 +417,7 @@ def _begin_own(request: CheckRequest, folder: Path, inspection: Inspection) -> _
     return _Begun(
         subjects_of([subject.adapter], signature.device),
         chosen,
-        (*_old_name_notes(request, cases), *settled_notes(settled)),
+        (*_old_name_notes(request, offered), *settled_notes(settled)),
         pool,
         settled.observed.varies,
         unsettled,
@@ -427,7 +447,7 @@ def _known_expectations(cases: tuple[Case, ...]) -> KnownExpectations:
 
 def _begin_drop_in(request: CheckRequest, folder: Path, pool: Pool) -> _Begun:
     drop_in = find_drop_in(str(request.like))
-    cases = _of_dtypes(load_cases(drop_in.operator), request.dtypes)
+    cases = _of_dtypes(request.cases(drop_in.operator), request.dtypes)
     chosen = _chosen(cases, request.globs)
     example = materialise(cases[0])
     subjects = adapt_drop_in(drop_in, request.target, folder, request.declare, request.profile, example)
@@ -450,10 +470,10 @@ def chosen_cases(request: CheckRequest) -> list[Case]:
         CheckError: the parameters do not fit an operator, a declaration is not valid, or no case matches.
     """
     if request.like:
-        cases = load_cases(find_drop_in(request.like).operator)
+        cases = request.cases(find_drop_in(request.like).operator)
         return _chosen(_of_dtypes(cases, request.dtypes), request.globs)
     signature = _read(request)
-    cases = _of_dtypes(adapted(load_cases(signature.operator), signature), request.dtypes)
+    cases = _of_dtypes(adapted(request.cases(signature.operator), signature), request.dtypes)
     read_declared(request.declare, slots(signature, {}), materialise(cases[0]))
     return _chosen(cases, request.globs)
 
@@ -517,7 +537,16 @@ def _without_biases(case: Case, signature: Signature) -> Case:
 
 
 def _of_dtypes(cases: list[Case], dtypes: Sequence[str]) -> list[Case]:
-    return [case for case in cases if not dtypes or case.dtype in dtypes]
+    """
+    Return the cases in these dtypes.
+
+    Raises:
+        CheckError: there is none.
+    """
+    found = [case for case in cases if not dtypes or case.dtype in dtypes]
+    if not found:
+        raise CheckError(f"no case is in {one_of(dtypes)}")
+    return found
 
 
 def _chosen(cases: Sequence[Case], globs: Sequence[str]) -> list[Case]:
@@ -532,5 +561,7 @@ def _chosen(cases: Sequence[Case], globs: Sequence[str]) -> list[Case]:
     matching = covered({case.id for case in cases}, globs)
     chosen = [case for case in cases if case.id in matching]
     if not chosen:
-        raise CheckError(f"no {cases[0].operator} case matches {', '.join(globs)}; see conformance list cases")
+        near = near_glob(globs[0], {case.id for case in cases})
+        hint = f"did you mean {near!r}?" if near else "see conformance list cases"
+        raise CheckError(f"no {cases[0].operator} case matches {', '.join(globs)}; {hint}")
     return chosen

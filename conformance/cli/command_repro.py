@@ -206,7 +206,7 @@ def _case_paths_and_adapters(header: Header) -> tuple[list[Path], list[str]]:
         UsageError: the command cannot be parsed.
     """
     words = list(header.command[1:])
-    if words[:1] not in (["run"], ["smoke"], ["probe"], ["port"]):
+    if words[:1] not in (["run"], ["smoke"], ["probe"], ["port"], ["check"]):
         return [], []
     try:
         with redirect_stderr(StringIO()), redirect_stdout(StringIO()):
@@ -214,6 +214,8 @@ def _case_paths_and_adapters(header: Header) -> tuple[list[Path], list[str]]:
     except SystemExit:
         command = printable(shlex.join(header.command))
         raise UsageError(f"the run log has an invalid command: {command}; name the cases with --cases") from None
+    if words[0] == "check":
+        return list(given.cases), []
     return given.paths, [pattern for pattern in getattr(given, "subject", ()) if adapter_file(pattern)]
 
 

@@ -10,6 +10,7 @@ from conformance.checking.function_check import check as judge
 from conformance.checking.target import CheckError, parse_target
 from conformance.cli.argument_parser import QUIET, UsageError, see_writable_files
 from conformance.cli.baseline_option import BaselineOption
+from conformance.cli.case_choice import load_cases
 from conformance.cli.command_check import calling_of
 from conformance.cli.output_folder import new_folder, point_latest
 from conformance.cli.progress import Progress, open_page, print_slowest
@@ -160,6 +161,8 @@ def _judged(arguments: argparse.Namespace, baseline: BaselineOption) -> Checked:
         stop=arguments.stop,
         jobs=arguments.jobs,
         inspection=arguments.inspection,
+        own_cases=load_cases(arguments.cases, (), None) if arguments.cases else (),
+        case_paths=tuple(arguments.cases),
     )
     folder = _folder(arguments.out)
     try:

@@ -211,6 +211,9 @@ def add_check(commands: Commands) -> None:
     )
     options.add_out(parser)
     options.add_cases(parser)
+    options.add_case_files(
+        parser, "your own case files or folders, judged instead of the packaged cases; may be repeated"
+    )
     options.add_jobs(parser, 1, "number of processes that share the cases; helps if the function is slow (default: 1)")
     options.add_timeout(parser, 30)
     parser.add_argument(

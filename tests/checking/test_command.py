@@ -79,6 +79,45 @@ def test_the_example_is_written_once_and_its_mistake_is_named(ended: Callable[[s
     assert "exists already and was not changed" in second.stderr
 
 
+SUITE = """\
+format: 1
+suite: mine
+summary: The shapes of a model.
+defaults: {operator: sdpa, batch: 2, num_heads: 3, seq_len_q: 5, seq_len_k: 7, head_dim: 11}
+cases:
+  - name: plain
+  - name: masked
+    masks: [{kind: attention, pattern: holes}]
+"""
+
+
+def test_cases_of_ones_own_are_judged_instead_of_the_packaged_ones(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text((HERE / "checked_sdpa.py").read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "mine.yaml").write_text(SUITE, encoding="utf-8")
+    command = ("check", "mine.py:inverted_mask", "--cases", "own")
+    done = conformance(*command, "--out", "run", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "does not conform: 1 cause in 2 calls judged." in done.stdout
+    assert f"rerun: conformance {' '.join(command)} -k mine/masked" in done.stdout
+    again = conformance("repro", "run", "mine/masked", "mine.inverted_mask", "--out", "script", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert conformance(*command, "-k", "mine/plain", cwd=tmp_path).returncode == 0
+    for words, said in (
+        (["--cases", "won"], "there is no case file or folder won; did you mean own?"),
+        (["--cases", "own", "--dtype", "float16"], "no case is in float16"),
+        (["--cases", "own", "-k", "mien/*"], "no sdpa case matches mien/*; did you mean 'mine/*'?"),
+    ):
+        wrong = conformance("check", "mine.py:inverted_mask", *words, cwd=tmp_path)
+        assert (wrong.returncode, said in wrong.stderr) == (4, True), wrong.stderr
+    (tmp_path / "layer.py").write_text((HERE / "checked_mha.py").read_text(encoding="utf-8"), encoding="utf-8")
+    other = conformance("check", "layer.py:right", "--cases", "own", cwd=tmp_path)
+    assert (other.returncode, other.stderr.splitlines()[-1]) == (
+        4,
+        "conformance: --cases own: no case there is of the operator mha",
+    )
+
+
 def test_it_tells_as_much_as_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text((HERE / "checked_sdpa.py").read_text(encoding="utf-8"), encoding="utf-8")
     command = ("check", "mine.py:inverted_mask", "-k", "masks/key_padding/holes*", "--durations", "2")

@@ -280,11 +280,11 @@ def test_a_share_counts_what_was_judged(found: list[CaseOutcome], least: float, 
         ),
         (
             "test_it = conformance.pytest.cases(right, cases=['casual/*'])",
-            "test_it: no sdpa case matches casual/[*]; see conformance list cases",
+            "test_it: no sdpa case matches casual/[*]; did you mean 'causal/[*]'[?]",
         ),
         (
             "test_it = conformance.pytest.cases(right, cases='casual/*')",
-            "test_it: no sdpa case matches casual/[*]; see conformance list cases",
+            "test_it: no sdpa case matches casual/[*]; did you mean 'causal/[*]'[?]",
         ),
         (
             "test_it = conformance.pytest.cases(right, dtypes=['float8'])",
