@@ -101,8 +101,14 @@ DIAGNOSES: dict[str, str] = {
         "does not scale the logits, only with batch = 1; "
         "workaround: multiply the query (in a layer: wq and bq) by the scale"
     ),
-    "reversed_values_with_a_mask": "applies the weights to the values in reverse key order, only with a mask",
-    "next_head_in_float16": "applies the weights to the values of the next head, only in float16",
+    "reversed_values_with_a_mask": (
+        "applies the weights to the values in reverse key order, only with a mask; "
+        "fix: in the function, apply the weights to the values in the order of the keys"
+    ),
+    "next_head_in_float16": (
+        "applies the weights to the values of the next head, only in float16; "
+        "fix: in the function, apply the weights to the values of the same head"
+    ),
     "tf32": (
         "rounds like code that rounds the operands of matrix products to tf32: coarser than its arithmetic profile; "
         "workaround: if this rounding is not intended, set the precision of matrix products to 'highest'"
@@ -114,7 +120,8 @@ TWO_MISTAKES = "missing_scale_and_reversed_values"
 # Its diagnosis: one sentence for each mistake.
 SENTENCES = (
     "does not scale the logits; workaround: multiply the query (in a layer: wq and bq) by the scale",
-    "applies the weights to the values in reverse key order",
+    "applies the weights to the values in reverse key order; "
+    "fix: in the function, apply the weights to the values in the order of the keys",
 )
 
 
