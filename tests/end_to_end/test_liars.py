@@ -120,8 +120,10 @@ TWO_MISTAKES = "missing_scale_and_reversed_values"
 # Its diagnosis: one sentence for each mistake.
 SENTENCES = (
     "does not scale the logits; workaround: multiply the query (in a layer: wq and bq) by the scale",
-    "applies the weights to the values in reverse key order; "
-    "fix: in the function, apply the weights to the values in the order of the keys",
+    (
+        "applies the weights to the values in reverse key order; "
+        "fix: in the function, apply the weights to the values in the order of the keys"
+    ),
 )
 
 
