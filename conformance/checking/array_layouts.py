@@ -66,7 +66,11 @@ class ArrayLayouts:
         )
 
     def lengths(self, call: Call, name: str) -> Any:
-        """Return the number of keys of each batch element, (batch,) integers, or None if the call has none."""
+        """
+        Return the number of keys of each batch element, (batch,) integers, or None if the call has none.
+
+        If batch and heads are one axis, each number is repeated for every head. In the layout thd, each call has one.
+        """
         tensor = call.arguments.get(name)
         if tensor is None:
             return None

@@ -117,13 +117,15 @@ class Parameter:
 
     @property
     def sides(self) -> tuple[int | None, int | None] | None:
-        """Return its default if this is a pair of integers or None, such as the (-1, -1) of a window; else None."""
+        """Return its default if it is a pair, each an integer or None, such as the (-1, -1) of a window; else None."""
         try:
             pair = ast.literal_eval(self.default or "")
         except (SyntaxError, ValueError):
             return None
-        numbers = isinstance(pair, tuple) and all(each is None or type(each) is int for each in pair)
-        return pair if numbers and len(pair) == len(("left", "right")) else None
+        match pair:
+            case (None | int(), None | int()):
+                return pair[0], pair[1]
+        return None
 
     @property
     def role(self) -> str | None:

@@ -30,7 +30,7 @@ def _of(*elements: str, into: str, values: Callable[[Array], Array]) -> Reading:
 
 
 def _polarity(_: Problem, operand: MaskOperand, *, inverted: bool) -> MaskOperand:
-    """Read True as the opposite of what the argument documents; only if it documents True = ignore, or only if not."""
+    """Invert a boolean or integer mask; only in arguments that document True = ignore if `inverted`, else in others."""
     if operand.inverted != inverted or operand.element not in ("bool", "int"):
         return operand
     return replace(operand, element="bool", values=operand.values == 0)

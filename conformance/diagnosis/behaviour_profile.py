@@ -141,11 +141,9 @@ def _as_documented(probe: Probe, decision: str, name: str) -> str:
     """The name of a way; for an inverted mask, polarity is that of the argument, not that of the case."""
     family, slot = slot_of(decision)
     inverted = {operand.slot for operand in probe.problem.mask_operands if operand.inverted}
-    return (
-        {CANONICAL: "ignore", "attend": CANONICAL}.get(name, name)
-        if family == "polarity" and slot in inverted
-        else name
-    )
+    if family != "polarity" or slot not in inverted:
+        return name
+    return {CANONICAL: "ignore", "attend": CANONICAL}.get(name, name)
 
 
 def hidden_by(probe: Probe, decision: str) -> Iterator[Way]:

@@ -223,10 +223,10 @@ def _tensor(problem: Problem, slot: Slot, operand: MaskOperand, array: Array) ->
     if operand.element == "float":
         return to_tensor(array, problem.dtype)
     dtype = np.bool_ if operand.element == "bool" else np.int32
-    if operand.verbatim:
-        return Tensor.of(array.astype(dtype))
-    if slot.meaning(operand.element) in ("attend", "ignore"):
-        return Tensor.of(((array == 0) if operand.inverted else (array != 0)).astype(dtype))
+    if operand.inverted:
+        array = array == 0
+    elif not operand.verbatim and slot.meaning(operand.element) == "attend":
+        array = array != 0
     return Tensor.of(array.astype(dtype))
 
 

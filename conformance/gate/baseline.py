@@ -214,8 +214,9 @@ def updated(
         before = old.get("subjects", {}).get(name, {})
         cells = {case: _with_environment(cell, before) for case, cell in before.get("cells", {}).items()}
         if run.asks(name):
-            there = left_out if native(name) != name else {*run.cases, *left_out}
-            cells = {case: cell for case, cell in cells.items() if case in there or not (whole or case in run.cases)}
+            gone = run.cases if native(name) != name else ()  # of a dense form, the run adds what there is
+            kept = {*run.cases, *left_out} if whole else cells.keys()
+            cells = {case: cell for case, cell in cells.items() if case in kept and case not in gone}
         cells |= _entries(run, name, environments)
         if not cells:
             continue

@@ -209,15 +209,15 @@ def _one_sided(
     The change for a cell that one side lacks: added or deleted.
 
     If the cell was requested on that side, there is no change: it is reported as missing. If its subject is no longer
-    offered, its support is lost. So it is if the call has no dense form any more: then it uses no other argument than
-    the one for all masks. What only the thorough one of two runs asks is a note.
+    offered, its support is lost; also if the call has no dense form any more, because it uses only the argument for all
+    masks now. What only the thorough one of two runs asks is a note.
     """
     case, subject = key
     if now is None and subject in candidate.not_offered:
         lost = Observed(DECLINED, text=f"not offered, because it lacks {candidate.not_offered[subject]}")
         return [Change("support_lost", case, subject, before, lost)]
     if before is not None and before.verdict != DECLINED and _has_no_dense_form(candidate, case, subject):
-        lost = Observed(DECLINED, text="the call uses no other mask argument any more, so it has no dense form")
+        lost = Observed(DECLINED, text="the call uses only the argument for all masks now, so it has no dense form")
         return [Change("support_lost", case, subject, before, lost)]
     other = candidate if now is None else base
     if (case in other.cases and other.asks(subject)) or _is_shorter(other, base, candidate):

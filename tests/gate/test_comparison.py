@@ -365,7 +365,7 @@ def test_a_call_that_has_no_dense_form_any_more_has_lost_a_mask_argument() -> No
     only_native = {key: cell for key, cell in cells.items() if key[1] == SUBJECT}
     found = compare(base, replace(base, cells=only_native))
     sentence = (
-        f"{dense}: it is declined: the call uses no other mask argument any more, so it has no dense form; "
+        f"{dense}: it is declined: the call uses only the argument for all masks now, so it has no dense form; "
         "before it conformed: 1 case"
     )
     assert [(group.kind, group.sentence) for group in found.groups] == [("support_lost", sentence)]
