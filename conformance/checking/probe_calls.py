@@ -166,10 +166,13 @@ def asked_first(cases: Sequence[Case], chosen: Sequence[Case]) -> list[Case]:
 
     cases: all of the operator. chosen: those that will be judged. What cannot matter to them is left out: plain cases
     in other dtypes, and the cases without consensus if none of them is chosen. In BASIS, whose arithmetic is hardly
-    ever in doubt, few plain cases are enough.
+    ever in doubt, few plain cases are enough; they have sizes of chosen cases if possible, because a framework may
+    compile for each size.
     """
+    sizes = [case.axes for case in chosen]
     short = [case for case in cases if is_plain(case) and case.seq_len_k <= SHORT]
-    basis = sorted((case for case in short if case.dtype == BASIS), key=lambda case: prod(case.axes.values()))
+    basis = [case for case in short if case.dtype == BASIS]
+    basis.sort(key=lambda case: (case.axes not in sizes, prod(case.axes.values())))
     plain = basis[: 2 * ENOUGH]
     others = {case.dtype for case in chosen} - {BASIS}
     plain += [case for case in short if case.dtype in others]

@@ -1,7 +1,7 @@
 """Which arguments, argument pairs and outputs of entry points the cases use; `complaints` reports what is missing."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain, combinations
@@ -14,6 +14,7 @@ from conformance.bridge.contract import Call
 from conformance.engine.adapters import Adapter, Subject, read_adapters
 from conformance.engine.cells import Cell, make_cell
 from conformance.report.adapter_table import written
+from conformance.spec.case import Case
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
 
@@ -130,12 +131,18 @@ def adapters() -> Mapping[str, Adapter]:
 
 
 @cache
-def cells() -> tuple[Cell, ...]:
-    """Return the calls of all cases, except mistakes, for the subjects that list the requirements of the case."""
-    cases = [case for case in load([ROOT / "cases"], ROOT / "cases") if case.mistake is None]
-    subjects = [Subject(adapter, variant) for adapter in adapters().values() for variant in adapter.variants]
+def cases() -> Sequence[Case]:
+    """The shipped cases, except mistakes."""
+    return [case for case in load([ROOT / "cases"], ROOT / "cases") if case.mistake is None]
+
+
+@cache
+def cells(name: str) -> tuple[Cell, ...]:
+    """Return the calls of all cases for the subjects of an adapter that list the requirements of the case."""
+    adapter = adapters()[name]
+    subjects = [Subject(adapter, variant) for variant in adapter.variants]
     made = []
-    for case in cases:
+    for case in cases():
         problem = materialise(case)
         able = [subject for subject in subjects if set(problem.requirements) <= set(subject.capabilities)]
         made += [make_cell(case, problem, subject) for subject in able]
@@ -144,20 +151,18 @@ def cells() -> tuple[Cell, ...]:
 
 def declined(name: str) -> set[str]:
     """The calls that an adapter declines, as `case on subject`."""
-    own = [cell for cell in cells() if cell.subject.adapter.name == name]
-    return {" on ".join(cell.key) for cell in own if declines(cell.subject.adapter.path, cell.call)}
+    return {" on ".join(cell.key) for cell in cells(name) if declines(cell.subject.adapter.path, cell.call)}
 
 
 @cache
 def calls() -> Mapping[str, tuple[tuple[str, Words], ...]]:
     """Return adapter -> the calls that reach its framework, each as the id of the case and the words of the call."""
-    refusing = {name: declined(name) for name, adapter in adapters().items() if written(adapter.path).refusals}
-    found: dict[str, list[tuple[str, Words]]] = defaultdict(list)
-    for cell in cells():
-        name = cell.subject.adapter.name
-        if " on ".join(cell.key) not in refusing.get(name, ()):
-            found[name].append((cell.case.id, words_of(cell.call)))
-    return {name: tuple(each) for name, each in found.items()}
+    found = {}
+    for name, adapter in adapters().items():
+        refused = declined(name) if written(adapter.path).refusals else ()
+        taken = (cell for cell in cells(name) if " on ".join(cell.key) not in refused)
+        found[name] = tuple((cell.case.id, words_of(cell.call)) for cell in taken)
+    return found
 
 
 def asked(entry: Entry, having: Iterable[tuple[str, Words]]) -> Asked:
