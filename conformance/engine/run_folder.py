@@ -110,7 +110,7 @@ class LoggedCells(_Logged[Key, LoggedCell]):
         return self._record_at(self._judged[key].start)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Run:
     """
     The contents of a run folder; `footer` is None if the run was interrupted.

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from weakref import WeakKeyDictionary
 
 from conformance.deviations.catalogue import find
 from conformance.diagnosis.explanation import NON_REPRODUCIBLE, fewest
@@ -138,7 +139,11 @@ LOOK_FOR = {
 }
 
 
-def findings(run: Run) -> list[Finding]:
+# Every report of a run shows the same findings, so they are found once.
+_KNOWN: WeakKeyDictionary[Run, Sequence[Finding]] = WeakKeyDictionary()
+
+
+def findings(run: Run) -> Sequence[Finding]:
     """
     Group the rejected verdicts by subject and cause: explained causes first, then by number of verdicts.
 
@@ -146,9 +151,16 @@ def findings(run: Run) -> list[Finding]:
     was interrupted after a relation between replies broke) goes to a cause of the diagnosis that also explains it, else
     to the cause that explains most of the subject's other such cells.
     """
-    found = [finding for diagnosis in run.diagnoses.values() for finding in _diagnosed(run, diagnosis)]
+    if run not in _KNOWN:
+        _KNOWN[run] = _findings(run)
+    return _KNOWN[run]
+
+
+def _findings(run: Run) -> Sequence[Finding]:
+    rejected = {cell.key: cell for cell in rejected_cells(run)}
+    found = [finding for diagnosis in run.diagnoses.values() for finding in _diagnosed(run, rejected, diagnosis)]
     grouped = {key for finding in found for key in finding.cells}
-    rest = [cell for cell in rejected_cells(run) if cell.key not in grouped]
+    rest = [cell for key, cell in rejected.items() if key not in grouped]
     where = {
         (case, each.subject): each.unexplained_where for each in run.diagnoses.values() for case in each.unexplained
     }
@@ -162,7 +174,7 @@ def findings(run: Run) -> list[Finding]:
     rest = [cell for cell in rest if cell.fail_class not in NON_REPRODUCIBLE]
     found += _undiagnosed([cell for cell in rest if cell.key not in where], _reported(run))
     found += _unexplained([cell for cell in rest if cell.key in where], where)
-    return sorted(_merged(found), key=lambda finding: (not finding.explained, -finding.count))
+    return tuple(sorted(_merged(found), key=lambda finding: (not finding.explained, -finding.count)))
 
 
 def _merged(found: Iterable[Finding]) -> Iterator[Finding]:
@@ -188,14 +200,14 @@ def findings_of(run: Run) -> dict[Key, list[Finding]]:
     return found
 
 
-def _diagnosed(run: Run, diagnosis: LoggedDiagnosis) -> Iterator[Finding]:
+def _diagnosed(run: Run, rejected: Mapping[Key, LoggedCell], diagnosis: LoggedDiagnosis) -> Iterator[Finding]:
     for cause in diagnosis.reported:
-        found = (key for case in cause.cells if (key := (case, diagnosis.subject)) in run.rejected)
-        if keys := tuple(sorted(found, key=lambda key: not _is_wrong_itself(run.cells[key]))):
+        found = (key for case in cause.cells if (key := (case, diagnosis.subject)) in rejected)
+        if keys := tuple(sorted(found, key=lambda key: not _is_wrong_itself(rejected[key]))):
             sentence = _stated(run, diagnosis, cause)
             yield Finding(
                 subject=diagnosis.subject,
-                kind=kind_of(run.cells[keys[0]]),
+                kind=kind_of(rejected[keys[0]]),
                 sentence=sentence,
                 remedy=cause.remedy,
                 explained=True,

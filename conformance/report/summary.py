@@ -5,11 +5,10 @@ Text from the run is escaped, so that it can neither become markup nor break a t
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from conformance.disk import write_whole
-from conformance.engine.logged_cell import LoggedCell
 from conformance.engine.records import Key
 from conformance.engine.run_folder import Run
 from conformance.report.conclusion import (
@@ -22,7 +21,7 @@ from conformance.report.conclusion import (
     subject_lines,
 )
 from conformance.report.counts import COUNTED, budget_text, kind_of, share_text, what_happened
-from conformance.report.findings import Finding, advice, findings, rejected_cells, unexplained_kind
+from conformance.report.findings import Finding, advice, findings, unexplained_kind
 from conformance.spec.texts import capital, counted
 
 # Maximum number of rejected cells and of findings that are listed.
@@ -52,7 +51,7 @@ def summary(run: Run) -> Iterator[str]:
     found = findings(run)
     yield from _findings(run, found)
     yield from _subjects(subject_lines(run))
-    yield from _rejected(rejected_cells(run), found)
+    yield from _rejected(run, found)
     yield from _known(run)
     yield from _not_offered(run)
     for note in filter(None, (left_out_note(run), replies_note(run))):
@@ -98,7 +97,7 @@ def _notes(run: Run) -> Iterator[str]:
         yield ""
 
 
-def _findings(run: Run, found: list[Finding]) -> Iterator[str]:
+def _findings(run: Run, found: Sequence[Finding]) -> Iterator[str]:
     if not found:
         return
     yield "## Findings"
@@ -138,16 +137,17 @@ def _subjects(lines: list[SubjectLine]) -> Iterator[str]:
     yield ""
 
 
-def _rejected(cells: list[LoggedCell], found: list[Finding]) -> Iterator[str]:
-    if not cells:
+def _rejected(run: Run, found: Sequence[Finding]) -> Iterator[str]:
+    keys = [key for key in run.judged if key in run.rejected]
+    if not keys:
         return
     sentences: dict[Key, list[str]] = {}
     for key, sentence in ((key, each.sentence) for each in found if each.explained for key in each.cells):
         sentences.setdefault(key, []).append(sentence)
-    first = "the first " if len(cells) > MAX_CELLS else ""
-    yield f"## Rejected: {first}{min(len(cells), MAX_CELLS)} of {len(cells)}"
+    first = "the first " if len(keys) > MAX_CELLS else ""
+    yield f"## Rejected: {first}{min(len(keys), MAX_CELLS)} of {len(keys)}"
     yield ""
-    for cell in cells[:MAX_CELLS]:
+    for cell in (run.cells[key] for key in keys[:MAX_CELLS]):
         why = words("; ".join(sentences.get(cell.key, ())) or what_happened(cell))
         yield f"**{words(kind_of(cell))}** {code(cell.case)} on {code(cell.subject)}: {why}"
         yield ""

@@ -4,7 +4,7 @@ The summary of a run on the terminal: one line per subject, the findings, the co
 It is written to stdout. On a pipe it has no control codes, and lines are neither cut nor wrapped.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO
 
 from rich.console import Console
@@ -75,7 +75,7 @@ def _subject(line: SubjectLine, width: int) -> Text:
     return text
 
 
-def _findings(run: Run, found: list[Finding]) -> list[Text]:
+def _findings(run: Run, found: Sequence[Finding]) -> list[Text]:
     shown = []
     for finding in found[:MAX_FINDINGS]:
         shown.append(Text(plain(finding_text(finding))))

@@ -86,7 +86,8 @@ def test_a_broken_link_is_an_error(tmp_path: Path) -> None:
     links = ("gone.md", "check.md#gone", "reference/cli.md#gone")
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     index = tmp_path / "docs" / "index.md"
-    index.write_text(f"{index.read_text(encoding='utf-8')}\n" + "".join(f"[gone]({link})\n" for link in links), encoding="utf-8")
+    gone = "".join(f"[gone]({link})\n" for link in links)
+    index.write_text(f"{index.read_text(encoding='utf-8')}\n{gone}", encoding="utf-8")
     changed = {
         "INHERIT": str(ROOT / "mkdocs.yml"),
         "docs_dir": str(tmp_path / "docs"),
