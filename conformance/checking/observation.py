@@ -1,6 +1,6 @@
 """Observe how a function makes the decisions on which there is no consensus, before it is judged."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
@@ -199,9 +199,21 @@ def _fits(
 
 
 def _explaining(suspected: Suspect, every: Iterable[Combination], dialect: Dialect) -> tuple[Combination, ...]:
-    """Return the combinations that explain the reply together with a dialect."""
-    routed = {**suspected.declared.dialect, **dialect}
-    return tuple(each for each in every if suspected.loosely_conforms_under({**routed, **_composed(each)}))
+    """
+    Return the combinations that explain the reply together with a dialect.
+
+    Many combinations give the same expected reply, so a bound is derived only for the first of them.
+    """
+    explains: dict[Hashable, bool] = {}
+    found = []
+    for each in every:
+        composed = {**suspected.declared.dialect, **dialect, **_composed(each)}
+        key = tuple((name, expected.values.tobytes()) for name, expected in suspected.reply(composed).items())
+        if key not in explains:
+            explains[key] = suspected.loosely_conforms_under(composed)
+        if explains[key]:
+            found.append(each)
+    return tuple(found)
 
 
 def _finite(suspected: Suspect, every: Iterable[Combination]) -> tuple[Combination, ...]:

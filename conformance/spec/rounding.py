@@ -43,6 +43,9 @@ def round_to(values: Array, dtype: str) -> Array:
     Results beyond the largest number are infinite; NaN and infinities are unchanged. Each value is rounded only once:
     a conversion to float16 through float32 would round twice.
     """
+    if dtype == "float32":  # NumPy rounds once, and much faster
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.asarray(values, dtype=np.float64).astype(np.float32).astype(np.float64)
     return _to_integers(values, dtype, np.rint)
 
 
