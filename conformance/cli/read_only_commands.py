@@ -86,7 +86,7 @@ def validate(arguments: argparse.Namespace) -> int:
     equal = duplicates(cases)
     print(f"{len(cases)} cases, {distinct(cases)} distinct calls")
     for ids in equal:
-        print(f"equal calls: {', '.join(ids)}", file=sys.stderr if arguments.strict else sys.stdout)
+        print(f"equal calls: {', '.join(ids)}: {EQUAL}", file=sys.stderr if arguments.strict else sys.stdout)
     for case in alone(cases) if arguments.strict else ():
         print(f"{case.source}: {case.id} {TWINLESS}", file=sys.stderr)
     idle = _idle(cases) if arguments.strict else ()
@@ -95,6 +95,7 @@ def validate(arguments: argparse.Namespace) -> int:
     return USAGE if arguments.strict and (equal or idle or alone(cases)) else CONFORMS
 
 
+EQUAL = "their tensors and arguments are the same, whatever outputs are requested; change inputs.seed of one of them"
 TWINLESS = "must be refused, but no case makes the same call without the mistake: add this valid twin"
 IDLE = "detects no deviation and has no feature of its own; see conformance audit"
 
