@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parent
@@ -25,6 +26,21 @@ def adapters() -> Path:
 def cases() -> Path:
     """The folder of the cases that ship with this package."""
     return _data("cases")
+
+
+def case_root(paths: Sequence[Path]) -> Path:
+    """
+    Return the case folder of these paths; a suite is named by its path in that folder.
+
+    It is the folder of the packaged cases, else the nearest parent folder named `cases`, else the parent folder.
+    """
+    first, packaged = paths[0].absolute(), cases().absolute()
+    if first == packaged or packaged in first.parents:
+        return packaged
+    for folder in (first, *first.parents):
+        if folder.name == "cases" and folder.is_dir():
+            return folder
+    return first if first.is_dir() else first.parent
 
 
 def cache() -> Path:

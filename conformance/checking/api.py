@@ -64,6 +64,7 @@ def check(
     mapping: Mapping[str, str] | None = None,
     dtypes: Sequence[str] = (),
     cases: Sequence[str] = (),
+    case_paths: Sequence[str | os.PathLike[str]] = (),
     timeout: float = TIMEOUT,
     min_judged: float = MIN_JUDGED,
     out: str | os.PathLike[str] | None = None,
@@ -73,9 +74,10 @@ def check(
 
     like: the subject that it replaces, such as "torch.sdpa". declare: decision -> name. profile, operator,
     framework, layout, device: as the options of the command. mapping: argument -> role, as --map. dtypes, cases:
-    names of dtypes and globs of cases to which the check is limited; a string is a list of one. timeout: seconds that
-    one call may take. min_judged: minimum share of the cases that must be judged, from 0 to 1. out: the run folder; by
-    default a temporary one, which is kept only if the function does not conform.
+    names of dtypes and globs of cases to which the check is limited; a string is a list of one. case_paths: files or
+    folders of your own cases, which are judged instead of the packaged ones. timeout: seconds that one call may take.
+    min_judged: minimum share of the cases that must be judged, from 0 to 1. out: the run folder; by default a temporary
+    one, which is kept only if the function does not conform.
 
     Raises:
         CheckError: an option is wrong, or the function cannot be checked.
@@ -88,6 +90,7 @@ def check(
         mapping=mapping,
         dtypes=dtypes,
         cases=cases,
+        case_paths=case_paths,
         timeout=timeout,
         min_judged=min_judged,
         operator=operator,

@@ -174,7 +174,7 @@ class CheckRequest:
         """
         own = [case for case in self.own_cases if case.operator == operator]
         if self.case_paths and not own:
-            raise CheckError(f"--cases {self.case_paths[0]} has no case of the operator {operator}")
+            raise CheckError(f"{self.case_paths[0]} has no case of the operator {operator}")
         return own or load_cases(operator)
 
     @property

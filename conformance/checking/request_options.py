@@ -1,11 +1,17 @@
 """The options of `conformance.check`, which may have any type, checked and made into a request."""
 
+import os
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+from conformance import places
 from conformance.checking.function_check import MIN_JUDGED, TIMEOUT, CheckRequest
 from conformance.checking.preflight import Calling
 from conformance.checking.target import CheckError, target_of
+from conformance.spec.case import Case
+from conformance.spec.loader import load
+from conformance.spec.mistakes import CaseFileErrors
 
 
 def request_of(
@@ -17,6 +23,7 @@ def request_of(
     mapping: Any = None,
     dtypes: Any = (),
     cases: Any = (),
+    case_paths: Any = (),
     timeout: Any = TIMEOUT,
     min_judged: Any = MIN_JUDGED,
     **calling: Any,
@@ -25,7 +32,8 @@ def request_of(
     Return the request of a check with these options of `conformance.check`; calling: fields of `Calling`.
 
     Raises:
-        CheckError: an option has the wrong type or value, or the function is not at the top level of a file.
+        CheckError: an option has the wrong type or value, a case file has a mistake, or the function is not at the top
+            level of a file.
     """
     for name, value in {"like": like, "profile": profile, **calling}.items():
         if not isinstance(value, str | None):
@@ -33,6 +41,7 @@ def request_of(
     for name, number in (("timeout", timeout), ("min_judged", min_judged)):
         if not isinstance(number, int | float):
             raise CheckError(f"{name} is a number, not {number!r}")
+    paths = _paths("case_paths", case_paths)
     return CheckRequest(
         target_of(function),
         like,
@@ -43,7 +52,39 @@ def request_of(
         _strings("dtypes", dtypes, "dtypes", "float32"),
         timeout,
         min_judged,
+        own_cases=_loaded(paths),
+        case_paths=paths,
     )
+
+
+def _paths(name: str, given: Any) -> tuple[Path, ...]:
+    """
+    Return a list of paths as a tuple; a single path is a list of one.
+
+    Raises:
+        CheckError: it is something else.
+    """
+    if isinstance(given, str | os.PathLike):
+        return (Path(given),)
+    found = tuple(given) if isinstance(given, Iterable) else (given,)
+    if not isinstance(given, Iterable) or not all(isinstance(each, str | os.PathLike) for each in found):
+        raise CheckError(f"{name} is a list of case files or folders, such as ['cases'], not {given!r}")
+    return tuple(map(Path, found))
+
+
+def _loaded(paths: tuple[Path, ...]) -> tuple[Case, ...]:
+    """
+    Load the user's own cases.
+
+    Raises:
+        CheckError: there is no such file or folder, or a file has a mistake.
+    """
+    if absent := [path for path in paths if not path.exists()]:
+        raise CheckError(f"case_paths: there is no case file or folder {absent[0]}")
+    try:
+        return load(paths, places.case_root(paths)) if paths else ()
+    except CaseFileErrors as error:
+        raise CheckError(str(error)) from error
 
 
 def _strings(name: str, given: Any, what: str, example: str) -> tuple[str, ...]:

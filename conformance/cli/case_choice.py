@@ -112,7 +112,7 @@ def load_cases(paths: Sequence[Path], globs: Sequence[str], tag: str | None) -> 
         for path in paths:
             if not path.exists():
                 raise absent("case file or folder", path)
-        root = case_root(paths)
+        root = places.case_root(paths)
     else:
         root = places.cases()
     files = tuple(paths) or (root,)
@@ -166,19 +166,3 @@ def one_case(paths: Sequence[Path], wanted: str) -> Case:
     if more:
         raise UsageError(f"{wanted} matches {1 + len(more)} cases: give one id, such as {shlex.quote(case.id)}")
     return case
-
-
-def case_root(paths: Sequence[Path]) -> Path:
-    """
-    Return the case folder of these paths; a suite is named by its path in that folder.
-
-    It is the folder of the packaged cases, else the nearest parent folder named `cases`, else the parent folder.
-    """
-    first = paths[0].absolute()
-    packaged = places.cases().absolute()
-    if first == packaged or packaged in first.parents:
-        return packaged
-    for folder in (first, *first.parents):
-        if folder.name == "cases" and folder.is_dir():
-            return folder
-    return first if first.is_dir() else first.parent

@@ -13,7 +13,6 @@ from conformance.cli.argument_parser import QUIET, VERBOSE, UsageError, is_fault
 from conformance.cli.baseline_option import BaselineOption
 from conformance.cli.case_choice import (
     Choice,
-    case_root,
     choose_cases,
     last_rejected,
     leaves_nothing_out,
@@ -138,7 +137,7 @@ def _results(arguments: argparse.Namespace, opened: Opened, known: Known, replie
 
 def _suite(arguments: argparse.Namespace) -> tuple[Case, ...]:
     """Load every case of the suite, also those that were not chosen."""
-    return load_cases(arguments.paths and [case_root(arguments.paths)], (), None)
+    return load_cases(arguments.paths and [places.case_root(arguments.paths)], (), None)
 
 
 @contextmanager
@@ -275,7 +274,7 @@ def _reported(decision: Decision, session: Session, arguments: argparse.Namespac
     for text in _without_effect(decision.known, arguments.known):
         print(text)
     if arguments.annotations:
-        root = case_root(arguments.paths) if arguments.paths else places.cases()
+        root = places.case_root(arguments.paths) if arguments.paths else places.cases()
         for line in run_annotations(judged, root.parent):
             print(line)
     if decision.exit_code == REJECTED and arguments.exit_zero:

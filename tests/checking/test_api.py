@@ -112,6 +112,11 @@ WRONG_OPTIONS: dict[str, tuple[dict[str, object], str]] = {
     "a_negative_time": ({"timeout": -1}, "timeout: -1 is not a positive number of seconds"),
     "a_time_in_words": ({"timeout": "5"}, "timeout is a number, not '5'"),
     "a_percentage": ({"min_judged": 50}, "min_judged is a share from 0 to 1, not 50"),
+    "a_case_path_that_is_a_number": (
+        {"case_paths": 5},
+        "case_paths is a list of case files or folders, such as ['cases'], not 5",
+    ),
+    "a_case_path_that_is_missing": ({"case_paths": "won"}, "case_paths: there is no case file or folder won"),
     "an_unknown_operator": ({"operator": "sdap"}, "--operator sdap: expected one of sdpa, mha"),
     "a_function_to_replace": ({"like": len}, "like is a string, not <built-in function len>"),
     "options_of_the_subject": (
@@ -134,6 +139,30 @@ def test_a_wrong_option_is_told_before_anything_is_run(
 def test_a_wrong_declaration_is_told_with_the_cases(plain: ModuleType) -> None:
     with pytest.raises(CheckError, match="there is no decision 'dead_row'"):
         cases_of(plain.right, declare={"dead_row": "nan"})
+
+
+OWN_CASES = """\
+format: 1
+suite: mine
+summary: The shapes of a model.
+defaults: {operator: sdpa, batch: 2, num_heads: 3, seq_len_q: 5, seq_len_k: 7, head_dim: 11}
+cases:
+  - name: masked
+    masks: [{kind: attention, pattern: holes}]
+"""
+
+
+def test_own_cases_are_judged_instead_of_the_packaged_ones(plain: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(OWN_CASES, encoding="utf-8")
+    result = conformance.check(plain.inverted_mask, case_paths=[path], out=tmp_path / "out")
+    assert list(result.outcomes) == ["mine/masked"]
+    assert not result.conforms
+    assert f"--cases {path}" in result.text
+    assert cases_of(plain.right, case_paths=str(path)) == ("mine/masked",)
+    path.write_text(OWN_CASES.replace("holes", "hoels"), encoding="utf-8")
+    with pytest.raises(CheckError, match=r"mine.yaml:7:40: pattern: 'hoels' is not valid; did you mean 'holes'"):
+        cases_of(plain.right, case_paths=path)
 
 
 def test_the_run_folder_may_be_given_as_a_string(plain: ModuleType, tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_cases_of_ones_own_are_judged_instead_of_the_packaged_ones(tmp_path: Pat
     other = conformance("check", "layer.py:right", "--cases", "own", cwd=tmp_path)
     assert (other.returncode, other.stderr.splitlines()[-1]) == (
         4,
-        "conformance: --cases own has no case of the operator mha",
+        "conformance: own has no case of the operator mha",
     )
 
 

@@ -61,9 +61,12 @@ def test_the_one_test_of_check_passes_for_a_function_that_does_as_declared(tmp_p
 
 def test_options_of_the_plug_in_are_taken(tmp_path: Path) -> None:
     fixed(tmp_path, "my_attention", LEAK_TO_NAN)
+    (tmp_path / "tests" / "cases").mkdir(parents=True)
+    (tmp_path / "tests" / "cases" / "decoder.yaml").write_text(blocks("write-cases.md", "yaml")[0], encoding="utf-8")
     lines = "import conformance.pytest\nfrom my_attention import attention\n"
-    last = last_line(tmp_path, f"{lines}\n{blocks('pytest.md', 'python')[1]}", "-k", "test_ours and by_combination")
-    assert re.match(r"[1-9]\d* passed", last)
+    for chosen in ("test_ours and by_combination", "test_our_shapes and decoder"):
+        last = last_line(tmp_path, f"{lines}\n{blocks('pytest.md', 'python')[1]}", "-k", chosen)
+        assert re.match(r"[1-9]\d* passed", last)
 
 
 def test_the_marker_and_the_fixture_work(tmp_path: Path) -> None:
