@@ -9,7 +9,7 @@ from conformance.bridge.profile import Profile
 from conformance.checking.probe_calls import BASIS, ENOUGH, SHORT, Answers, Expectations, is_open, is_ordinary, is_plain
 from conformance.deviations.deviation import Dialect
 from conformance.diagnosis.behaviour_profile import Probe
-from conformance.diagnosis.coarser_arithmetic import hardly_within
+from conformance.diagnosis.coarser_arithmetic import ARITHMETIC, hardly_within
 from conformance.diagnosis.diagnosis import first_look
 from conformance.diagnosis.evidence import Change, Evidence
 from conformance.diagnosis.explanation import CANONICAL
@@ -108,17 +108,23 @@ class CoarserProfiles:
                     self._conforming[name] += _would_conform(judged, name)
             self._seen += 1
 
-    def notes(self) -> list[str]:
-        """Return a sentence that suggests the profiles that explain most failures, the least coarse first."""
+    def notes(self, named: Iterable[str] = ()) -> list[str]:
+        """
+        Return a sentence that suggests the profiles that explain most failures, the least coarse first.
+
+        named: the coarser arithmetic that causes name. The profile that is most like it is the only one suggested.
+        """
         count = max(self._conforming.values())
         if not count or count < MIN_SHARE * self._seen:
             return []
         names = [name for name, number in self._conforming.items() if number == count][:MAX_PROFILES]
         of = f"{count} of {self._seen} verdicts" if self._seen > 1 else "the verdict"
+        coarser = {field for each in ARITHMETIC if each.name in named for field in each.fields.items()}
+        if coarser:
+            names = [max(names, key=lambda name: len(coarser & PROFILES[name](BASIS).record().items()))]
+        which = of if coarser else f"{of} without a known cause"
         under = " or ".join(names)
-        return [
-            f"{of} without a known cause would conform under {under}; if this is intended, use --profile {names[0]}"
-        ]
+        return [f"{which} would conform under {under}; if this is intended, use --profile {names[0]}"]
 
 
 def _would_conform(judged: Judged, name: str) -> bool:

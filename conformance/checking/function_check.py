@@ -359,7 +359,8 @@ def _finished(
         *added_mask_notes(diagnoses, begun.mask),
         *dtype_notes((dtypes[case], cell.verdict) for (case, _), cell in run.judged.items()),
     )
-    notes = (*begun.notes, *further, *unsettled, *alternatives.notes())
+    coarser = {cause.arithmetic for each in diagnoses for cause in each.reported}
+    notes = (*begun.notes, *further, *unsettled, *alternatives.notes(coarser))
     return Checked(request, run, decision, notes, materialise(begun.cases[0]))
 
 

@@ -202,6 +202,12 @@ def half_inside(query: Array, key: Array, value: Array, mask: Array | None = Non
     return np.asarray(softmax(logits) @ value)
 
 
+def float16_softmax(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """Logits and weights in float16."""
+    logits = hidden(logits_of(query, key), mask).astype(np.float16)
+    return np.asarray(softmax(logits).astype(query.dtype) @ value)
+
+
 def tf32_operands(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
     if query.dtype != np.float32:
         return right(query, key, value, mask)

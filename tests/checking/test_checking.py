@@ -533,6 +533,17 @@ def test_coarser_arithmetic_is_told_and_not_taken(checked: Check) -> None:
     )
 
 
+def test_the_profile_that_is_like_the_named_arithmetic_is_told(checked: Check) -> None:
+    done = checked("checked_sdpa:float16_softmax", "shapes/*", "masks/*")
+    named = "it rounds like code that computes logits and softmax in float16: coarser than its arithmetic profile"
+    assert sentences(done)[0].startswith(named)
+    (note,) = [note for note in done.notes if "--profile" in note]
+    said = (
+        r"\d+ of \d+ verdicts would conform under float16_softmax; if this is intended, use --profile float16_softmax"
+    )
+    assert re.fullmatch(said, note)
+
+
 def test_no_profile_is_told_that_says_nothing_of_the_dtype(checked: Check) -> None:
     """--profile bfloat16_operands would apply only to float32, but the function is coarse only in float16."""
     done = checked("checked_sdpa:bfloat16_operands_in_half", "shapes/*", "numerics/half/*")
