@@ -114,17 +114,23 @@ class CoarserProfiles:
 
         named: the coarser arithmetic that causes name. The profile that is most like it is the only one suggested.
         """
-        count = max(self._conforming.values())
-        if not count or count < MIN_SHARE * self._seen:
+        enough = {name: count for name, count in self._conforming.items() if count >= max(1, MIN_SHARE * self._seen)}
+        coarser = dict(field for each in ARITHMETIC if each.name in named for field in each.fields.items())
+        if coarser and enough:
+            nearest = min(enough, key=lambda name: _differing(name, coarser))
+            enough = {nearest: enough[nearest]}
+        names = [name for name, count in enough.items() if count == max(enough.values())][:MAX_PROFILES]
+        if not names:
             return []
-        names = [name for name, number in self._conforming.items() if number == count][:MAX_PROFILES]
-        of = f"{count} of {self._seen} verdicts" if self._seen > 1 else "the verdict"
-        coarser = {field for each in ARITHMETIC if each.name in named for field in each.fields.items()}
-        if coarser:
-            names = [max(names, key=lambda name: len(coarser & PROFILES[name](BASIS).record().items()))]
+        of = f"{enough[names[0]]} of {self._seen} verdicts" if self._seen > 1 else "the verdict"
         which = of if coarser else f"{of} without a known cause"
-        under = " or ".join(names)
-        return [f"{which} would conform under {under}; if this is intended, use --profile {names[0]}"]
+        return [f"{which} would conform under {' or '.join(names)}; if this is intended, use --profile {names[0]}"]
+
+
+def _differing(name: str, coarser: Mapping[str, str | bool]) -> int:
+    """Return the number of fields in which a profile differs from the ordinary one with coarser fields, in BASIS."""
+    fields = Profile.ordinary(BASIS).record() | dict(coarser)
+    return sum(fields[field] != value for field, value in PROFILES[name](BASIS).record().items())
 
 
 def _would_conform(judged: Judged, name: str) -> bool:
