@@ -201,9 +201,11 @@ def findings_of(run: Run) -> dict[Key, list[Finding]]:
 
 
 def _diagnosed(run: Run, rejected: Mapping[Key, LoggedCell], diagnosis: LoggedDiagnosis) -> Iterator[Finding]:
+    causes = Counter(case for cause in diagnosis.reported for case in cause.cells)
     for cause in diagnosis.reported:
         found = (key for case in cause.cells if (key := (case, diagnosis.subject)) in rejected)
-        if keys := tuple(sorted(found, key=lambda key: not _is_wrong_itself(rejected[key]))):
+        # The first one is the example: a call whose output is wrong itself, and for no other cause if possible.
+        if keys := tuple(sorted(found, key=lambda key: (not _is_wrong_itself(rejected[key]), causes[key[0]]))):
             sentence = _stated(run, diagnosis, cause)
             yield Finding(
                 subject=diagnosis.subject,

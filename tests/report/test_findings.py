@@ -205,6 +205,18 @@ def test_a_cause_that_a_subject_and_its_dense_form_share_is_one_finding(
     assert found[0].subject == "torch.mha"
 
 
+def test_the_example_of_a_cause_is_a_call_that_no_other_cause_changes(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path)
+    subject = failing(builder, "a/one", "a/two", "a/three")
+    causes = [
+        {"sentence": sentence, "cells": cells, "decisions": {}}
+        for sentence, cells in (("reverses", ["a/one", "a/two"]), ("shifts", ["a/one", "a/three"]))
+    ]
+    builder.diagnosis(subject, *causes)
+    found = findings(load_run(builder.write()))
+    assert {each.sentence: each.example[0] for each in found} == {"reverses": "a/two", "shifts": "a/three"}
+
+
 def test_a_relation_that_breaks_has_the_condition_of_its_cause(tmp_path: Path) -> None:
     builder = RunBuilder(tmp_path)
     subject = failing(builder, "a/one", "a/two")
