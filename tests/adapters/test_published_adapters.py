@@ -44,7 +44,8 @@ RUNS = {subject: LENGTH_ONE if "torch" in subject else [SQUARE] for subject in E
 
 CASES = ("published/*", "numerics/logits/beyond_the_exponential*", "masks/attention_2d/holes*")
 TWINS = ("published.torch_manual[repaired]", "published.tf1_manual[repaired]", "published.bert_numpy[repaired]")
-OTHERS = ("published.stepwise_torch", "published.tf_mha", "published.tf_sdpa")
+# `nox -s conformance` judges the other published adapters, which have no known deviation.
+ADAPTERS = ("published.torch_manual*", "published.tf1_manual*", "published.bert_numpy*")
 WITH_LIST = """
 import sys
 from pathlib import Path
@@ -72,7 +73,8 @@ class Finished:
 
 def run(folder: Path, *start: str) -> Finished:
     cases = [word for glob in CASES for word in ("-k", glob)]
-    command = [sys.executable, *start, "run", "-a", "published.*", *cases, "--out", str(folder)]
+    adapters = [word for glob in ADAPTERS for word in ("-a", glob)]
+    command = [sys.executable, *start, "run", *adapters, *cases, "--out", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     lines = (folder / "run.jsonl").read_text(encoding="utf-8").splitlines()
     return Finished(done.returncode, done.stdout + done.stderr, [json.loads(line) for line in lines])
@@ -118,8 +120,8 @@ def test_what_does_not_run_is_an_error_that_says_why(unlisted: Finished, subject
     assert sorted(cells.keys() - set(wrong)) == sorted(RUNS[subject])
 
 
-@pytest.mark.parametrize("subject", [*TWINS, *OTHERS])
-def test_repaired_twins_and_flawless_texts_are_green(unlisted: Finished, subject: str) -> None:
+@pytest.mark.parametrize("subject", TWINS)
+def test_repaired_twins_are_green(unlisted: Finished, subject: str) -> None:
     cells = unlisted.cells(subject)
     assert len(cells) >= 2
     assert {cell["verdict"] for cell in cells.values()} <= {"pass", "dialect"}
