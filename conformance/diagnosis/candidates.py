@@ -95,17 +95,32 @@ def solved_together(suspect: Suspect, limit: float) -> Iterator[Change]:
 
     One of the two brings the reply much nearer alone. limit: as in `solved`.
     """
-    kinds = [kind for kind in kinds_for(suspect.problem) if kind.least_bits < limit and not kind.whole]
-    alone = [fit for kind in kinds if (fit := _Fit((kind,), suspect, ())).errors.matter()]
-    best = [(fit, fit.refined((fit.nearest_guess(),))) for fit in alone]
-    near = [(fit.error(numbers), index) for index, (fit, numbers) in enumerate(best)]
-    for error, index in sorted(near)[:MAX_NEAREST]:
-        fit, numbers = best[index]
-        others = (kind for kind in kinds if kind.decision != fit.kinds[0].decision)
-        for second in others if error < MAX_NEAR_ERROR * fit.unchanged else ():
+    kinds = _fittable(suspect, limit)
+    for fit, numbers in _nearest_fits(suspect, kinds, MAX_NEAR_ERROR):
+        for second in (kind for kind in kinds if kind.decision != fit.kinds[0].decision):
             both = _Fit((*fit.kinds, second), suspect, ())
             if found := both.simplest(both.refined((*numbers, both.nearest_guess(*numbers)))):
                 yield tuple((kind.decision, kind.name(number)) for kind, number in zip(both.kinds, found, strict=True))
+
+
+def nearest_numbers(suspect: Suspect, most: float) -> Iterator[Way]:
+    """The few deviations with a fitted number under which a reply is nearest; most: as in `nearest`."""
+    for fit, (number,) in _nearest_fits(suspect, _fittable(suspect, inf), most):
+        (kind,) = fit.kinds
+        yield kind.decision, kind.name(float(f"{number:.{DIGITS}g}"))
+
+
+def _fittable(suspect: Suspect, limit: float) -> list[Measured]:
+    """The kinds of numbers that cost less than `limit` and change continuously."""
+    return [kind for kind in kinds_for(suspect.problem) if kind.least_bits < limit and not kind.whole]
+
+
+def _nearest_fits(suspect: Suspect, kinds: Iterable[Measured], most: float) -> Iterator[tuple["_Fit", "Numbers"]]:
+    """A few fits of one number each and their numbers, the nearest first; most: the maximum share of the error left."""
+    alone = [fit for kind in kinds if (fit := _Fit((kind,), suspect, ())).errors.matter()]
+    best = [(fit, fit.refined((fit.nearest_guess(),))) for fit in alone]
+    near = sorted((fit.error(numbers), index) for index, (fit, numbers) in enumerate(best))[:MAX_NEAREST]
+    yield from (best[index] for error, index in near if error < most * best[index][0].unchanged)
 
 
 class _Errors:
@@ -433,8 +448,7 @@ def pairs(cells: Sequence[Evidence], taken: Sequence[Cause], ways_of: WaysOf = w
         yield iter(affordable[: MAX_PAIRED_LOGITS // prod(cell.problem.logits_shape)])
         if not taken:
             suspect = _finest(cell, cells).suspect()
-            nearest = _nearest(suspect, single)
-            yield ((way, number) for way in nearest for number in solved(suspect, limit, (way,)))
+            yield ((way, number) for way in nearest(suspect, single) for number in solved(suspect, limit, (way,)))
             yield solved_together(suspect, limit)
 
     return _explaining(cells, changes)
@@ -446,12 +460,16 @@ def _finest(cell: Evidence, cells: Iterable[Evidence]) -> Evidence:
     return min(same, key=lambda each: UNIT[each.facts.dtype])
 
 
-def _nearest(suspect: Suspect, every: Iterable[Way]) -> list[Way]:
-    """The few ways under which a reply is much nearer than under the declared dialect, the nearest first."""
+def nearest(suspect: Suspect, every: Iterable[Way], most: float = MAX_NEAR_ERROR) -> list[Way]:
+    """
+    The few ways under which a reply is much nearer than under the declared dialect, the nearest first.
+
+    most: the maximum error, in errors under the declared dialect.
+    """
     errors = _Errors(suspect)
     if not errors.matter():
         return []
-    limit = MAX_NEAR_ERROR * errors.size(())
+    limit = most * errors.size(())
     found = sorted((size, index, way) for index, way in enumerate(every) if (size := errors.size((way,))) < limit)
     return [way for _, _, way in found[:MAX_NEAREST]]
 
@@ -536,7 +554,7 @@ def shows_with_fewer(cell: Evidence, others: Iterable[Evidence]) -> bool:
     arguments, operator, half = _kind(cell)
     kinds = ((other, *_kind(other)) for other in others)
     return any(
-        operator == same and fewer <= arguments and coarse <= half and _is_ordinary(other.problem)
+        operator == same and fewer <= arguments and coarse <= half and is_ordinary(other.problem)
         for other, fewer, same, coarse in kinds
     )
 
@@ -544,10 +562,10 @@ def shows_with_fewer(cell: Evidence, others: Iterable[Evidence]) -> bool:
 def is_plain(cell: Evidence) -> bool:
     """Whether a call has no mask, no half precision, no dimension of size 1 (it hides mistakes), and finite inputs."""
     has_one, *_ = cell.simplicity
-    return not (has_one or cell.facts.masks or cell.facts.dtype in HALF) and _is_ordinary(cell.problem)
+    return not (has_one or cell.facts.masks or cell.facts.dtype in HALF) and is_ordinary(cell.problem)
 
 
-def _is_ordinary(problem: Problem) -> bool:
+def is_ordinary(problem: Problem) -> bool:
     """Whether all inputs are finite, and every query may attend to some key."""
     arrays = (problem.query, problem.key, problem.value)
     return all(np.isfinite(each).all() for each in arrays) and bool(problem.attended().any(axis=-1).all())

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, tee
 from math import inf
@@ -22,11 +22,14 @@ from conformance.diagnosis.candidates import (
     pairs,
     singles,
 )
+from conformance.diagnosis.condition_fit import Guards
 from conformance.diagnosis.conditions import Condition, condition_text
 from conformance.diagnosis.evidence import Change, Evidence
 from conformance.diagnosis.explanation import CANONICAL, Explanation, Way, explanation_of, plain_ways
 from conformance.diagnosis.localisation import Localisation
+from conformance.diagnosis.rounded_evidence import Rounding, rounded, rounding
 from conformance.diagnosis.search import Search, fitted
+from conformance.diagnosis.separation import explains
 
 # Minimum share of the otherwise unexplained failures that a cause must explain where it would show. A cause that leaves
 # many of them is more likely a coincidence: of 288 planted bugs, no cause below 0.6 was right.
@@ -123,6 +126,15 @@ def diagnose(
     not searched. Its unexplained cells count against causes that may be coincidence. evident: deviations that earlier
     calls showed together; nothing else is searched if they explain every failing cell.
     """
+    found = _searched(cells, non_reproducible, other, evident)
+    if not found.unexplained:
+        return found
+    return _in_coarser_arithmetic(found, cells, (non_reproducible, other, evident)) or found
+
+
+def _searched(
+    cells: Sequence[Evidence], non_reproducible: Sequence[Evidence], other: Diagnosis, evident: Change
+) -> Diagnosis:
     search = Search(cells, unknown=other.unexplained if other.has_unknown_mistake else ())
     search.confirm(other.causes)
     search.confirm_together(evident)
@@ -130,7 +142,7 @@ def diagnose(
     seen = [Candidate((way,)) for cell in search.searched_cells() for way in cell.found]
     _take_plain(search, seen)
     search.combine_open()
-    search.take([*singles(_searched(search.searched_cells())), *numbers(search.searched_cells())], alone=True)
+    search.take([*singles(_different(search.searched_cells())), *numbers(search.searched_cells())], alone=True)
     search.combine_open()
     if search.can_pay(KERNEL_BITS):
         search.take(fitted(search.searched_cells(), search.conforming_cells()))
@@ -155,6 +167,49 @@ def diagnose(
     return Diagnosis(tuple(causes), tuple(unexplained), where, separated, len(cells))
 
 
+def _in_coarser_arithmetic(
+    found: Diagnosis, cells: Sequence[Evidence], rest: tuple[Sequence[Evidence], Diagnosis, Change]
+) -> Diagnosis | None:
+    """
+    The diagnosis under coarser arithmetic that calls show, if it explains most of the cells that have no cause.
+
+    found: the diagnosis under the declared arithmetic. rest: the other arguments of `diagnose`.
+    """
+    _, other, _ = rest
+    known = (*found.causes, *other.causes, *other.separated)
+    arithmetic = rounding(cells, found.unexplained, known)
+    under = dict(rounded(cells, arithmetic))
+    again = _searched([cell for cell in under.values() if cell is not None], *rest) if arithmetic else NO_DIAGNOSIS
+    if not again.causes or len(again.unexplained) > (1.0 - MIN_SHARE) * len(found.unexplained):
+        return None
+    changes: dict[Evidence, Change] = {}
+    for cause in again.causes:
+        changes |= {cell: (*changes.get(cell, ()), *cause.candidate.change) for cell in cause.cells}
+    coarser = {cell: changed for cell, changed in under.items() if cell.actual is not None and changed is not cell}
+    alone = [cell for cell, changed in coarser.items() if changed is None or changed.actual is None]
+    beside = {cell: changes[changed] for cell, changed in coarser.items() if changed in changes}
+    shown = [*alone, *(cell for cell, change in beside.items() if not explains(cell, change))]
+    causes, separated = (tuple(_roundings(each, cells, arithmetic, other)) for each in (alone, shown))
+    return replace(again, causes=(*again.causes, *causes), separated=(*(again.separated or again.causes), *separated))
+
+
+def _roundings(
+    shown: Sequence[Evidence], cells: Sequence[Evidence], arithmetic: Rounding, other: Diagnosis
+) -> Iterator[Cause]:
+    """A cause for each arithmetic that some of these cells show, with its condition, or that of the other diagnosis."""
+    told = {cause.candidate.arithmetic: cause for cause in other.separated or other.causes}
+    number = {cell: n for n, cell in enumerate(cells)}
+    for each in dict.fromkeys(arithmetic[cell.facts.dtype] for cell in shown):
+        own = [cell for cell in shown if arithmetic[cell.facts.dtype] is each]
+        against = [n for n, cell in enumerate(cells) if cell.actual is None and each.contradicts(cell)]
+        fit = Guards(cells).search([number[cell] for cell in own], against)
+        guards, bits = (fit.guards, fit.bits) if len(fit.shows) == len(own) else ((Condition(),), 0.0)
+        if each in told and all(map(told[each].holds, own)):
+            guards, bits = told[each].guards, 0.0
+        by_size = tuple(sorted(own, key=lambda cell: cell.simplicity))
+        yield Cause(Candidate(arithmetic=each), guards, by_size, condition_bits=bits)
+
+
 def _unknown_mistake(search: Search) -> list[Evidence]:
     """
     The failing plain calls, if nearly all plain calls fail and nothing is known that explains one of them.
@@ -177,7 +232,7 @@ def _unknown_mistake(search: Search) -> list[Evidence]:
     return plain if next(explaining, None) is None else []
 
 
-def _searched(cells: Sequence[Evidence]) -> list[Evidence]:
+def _different(cells: Sequence[Evidence]) -> list[Evidence]:
     """The simplest cells, and a few with each combination of mask arguments: there may be several mistakes."""
     return list(dict.fromkeys([*cells[:MAX_SEARCHED_CELLS], *most_informative(cells)]))
 
