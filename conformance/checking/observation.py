@@ -144,6 +144,8 @@ def observe(
         seen = [fit for fit in asked if fit.alone or fit.with_cause]
         if len(seen) < MIN_EXPLAINED * len(asked):
             dialect |= _dialect(_by_finite_pattern(decision, asked))
+            # Calls in which this decision matters show another mistake, which may look like a further decision.
+            fits = [fit for fit in fits if decision not in fit.matters]
             continue
         way = _common(decision, seen)
         dialect |= _dialect(way or None)
