@@ -126,10 +126,9 @@ def diagnose(
     not searched. Its unexplained cells count against causes that may be coincidence. evident: deviations that earlier
     calls showed together; nothing else is searched if they explain every failing cell.
     """
-    found = _searched(cells, non_reproducible, other, evident)
-    if not found.unexplained:
-        return found
-    return _in_coarser_arithmetic(found, cells, (non_reproducible, other, evident)) or found
+    search = partial(_searched, non_reproducible=non_reproducible, other=other, evident=evident)
+    found = search(cells)
+    return (_in_coarser_arithmetic(found, cells, other, search) if found.unexplained else None) or found
 
 
 def _searched(
@@ -168,18 +167,18 @@ def _searched(
 
 
 def _in_coarser_arithmetic(
-    found: Diagnosis, cells: Sequence[Evidence], rest: tuple[Sequence[Evidence], Diagnosis, Change]
+    found: Diagnosis, cells: Sequence[Evidence], other: Diagnosis, search: Callable[[Sequence[Evidence]], Diagnosis]
 ) -> Diagnosis | None:
     """
     The diagnosis under coarser arithmetic that calls show, if it explains most of the cells that have no cause.
 
-    found: the diagnosis under the declared arithmetic. rest: the other arguments of `diagnose`.
+    found: the diagnosis under the declared arithmetic. other: as for `diagnose`. search: diagnoses cells.
     """
-    _, other, _ = rest
     known = (*found.causes, *other.causes, *other.separated)
-    arithmetic = rounding(cells, found.unexplained, known)
+    if not (arithmetic := rounding(cells, found.unexplained, known)):
+        return None
     under = dict(rounded(cells, arithmetic))
-    again = _searched([cell for cell in under.values() if cell is not None], *rest) if arithmetic else NO_DIAGNOSIS
+    again = search([cell for cell in under.values() if cell is not None])
     if not again.causes or len(again.unexplained) > (1.0 - MIN_SHARE) * len(found.unexplained):
         return None
     changes: dict[Evidence, Change] = {}
@@ -190,7 +189,8 @@ def _in_coarser_arithmetic(
     beside = {cell: changes[changed] for cell, changed in coarser.items() if changed in changes}
     shown = [*alone, *(cell for cell, change in beside.items() if not explains(cell, change))]
     causes, separated = (tuple(_roundings(each, cells, arithmetic, other)) for each in (alone, shown))
-    return replace(again, causes=(*again.causes, *causes), separated=(*(again.separated or again.causes), *separated))
+    every = (*(again.separated or again.causes), *separated)
+    return replace(again, causes=(*again.causes, *causes), separated=every, judged=len(cells))
 
 
 def _roundings(
