@@ -21,6 +21,7 @@ from conformance.checking.adapter_text import (
     function_text,
 )
 from conformance.checking.arithmetic import (
+    ANCHOR,
     CANDIDATES,
     PROFILES,
     calibrated,
@@ -57,7 +58,6 @@ Combination = Mapping[str, Way]
 # Decision that is made inconsistently -> name of each way that occurs -> a case in which it does.
 Varying = Mapping[str, Mapping[str, str]]
 
-ANCHOR = ("causal_alignment", "bottom_right")
 # It shows in fully masked rows only, and there it depends on the other masks.
 FINITE_FILL = ("mask_fill", "finite_minimum")
 FULLY_MASKED = "fully_masked_row"

@@ -80,10 +80,24 @@ def test_an_everyday_mistake_is_named_first_and_alone(name: str, arguments: tupl
         ("key and value swapped", MHA, ("is_causal",), ("numerics/nonfinite/*", "causal/*")),
         # Only calls with a scale show how it computes in float16.
         ("result in float64 without a scale", SDPA, ("scale",), ("combined/pairs/scale*", "parameters/scale/*")),
+        # NaN that an ignored causal mask lets through looks like NaN that leaks from any masked key.
+        (
+            "causal only when square",
+            SDPA,
+            ("is_causal", "causal_alignment", "bias"),
+            ("numerics/nonfinite/*", "causal/rectangular/*"),
+        ),
+        # Few calls in float16 show how it is rounded, and these are causal.
+        (
+            "causal always at the last key",
+            MHA,
+            ("is_causal", "causal_alignment", "key_padding_mask", "bias", "window", "num_kv_heads", "need_weights"),
+            ("combined/arguments/*", "degenerate/arguments/*"),
+        ),
         # The factor is a constant divided by head_dim, not by its square root.
         ("scale 1/(2d)", SDPA, (), ("shapes/*",)),
     ],
-    ids=["NaN", "causal", "swapped", "dtype", "scale"],
+    ids=["NaN", "causal", "swapped", "dtype", "leak", "half", "scale"],
 )
 def test_a_mistake_is_named_from_a_few_cases_too(
     name: str, operator: str, arguments: tuple[str, ...], globs: tuple[str, ...]
