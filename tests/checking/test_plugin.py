@@ -272,7 +272,7 @@ def test_a_share_counts_what_was_judged(found: list[CaseOutcome], least: float, 
     [
         (
             "test_it = conformance.pytest.cases(right, casse=['x'])",
-            "test_it: there is no option casse, only cases, declare, *",
+            "test_it: there is no option casse, only case_paths, cases, declare, *",
         ),
         (
             "test_it = conformance.pytest.cases(right, min_judged=50)",
