@@ -193,7 +193,8 @@ def _called(signature: Signature) -> Iterator[str]:
 
 def _mask(form: MaskForm) -> str:
     reads = [*(["boolean, True = attend"] if form.boolean else []), *(["floats that are added"] if form.added else [])]
-    return f"({', '.join(AXES[axis] for axis in form.axes)}), {' or '.join(reads)}"
+    misread = " (booleans raise no error, but hide no key)" if form.misread else ""
+    return f"({', '.join(AXES[axis] for axis in form.axes)}), {' or '.join(reads)}{misread}"
 
 
 def varying_notes(varies: Varying, named: Collection[str]) -> Iterator[str]:

@@ -199,6 +199,4 @@ def import_paths() -> dict[str, str]:
 def _signature(record: dict[str, Any]) -> Signature:
     form = record.pop("form")
     lists = {name: tuple(value) for name, value in record.items() if isinstance(value, list)}
-    return Signature(
-        **{**record, **lists}, form=MaskForm(tuple(form["axes"]), boolean=form["boolean"], added=form["added"])
-    )
+    return Signature(**{**record, **lists}, form=MaskForm(**{**form, "axes": tuple(form["axes"])}))

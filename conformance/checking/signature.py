@@ -139,12 +139,13 @@ class MaskForm:
     The form of the mask argument, found by plain calls.
 
     axes: the axes of the array, among b, h, q, k. boolean: whether it takes booleans. added: whether it takes floats
-    that are added to the logits.
+    that are added to the logits. misread: whether a boolean mask raises no error, but hides nothing.
     """
 
     axes: tuple[str, ...] = ("b", "h", "q", "k")
     boolean: bool = True
     added: bool = False
+    misread: bool = False
 
 
 @dataclass(frozen=True)

@@ -275,7 +275,9 @@ class Trial:
             added = self._hides(signature, sizes, axes, added=True)
             if boolean is not None or added is not None:
                 named = signature.framework == "numpy" and signature.mask == "mask"
-                return MaskForm(axes, bool(boolean) or not added or named, bool(added) and not named)
+                takes_booleans = bool(boolean) or not added or named
+                misread = boolean is False and not takes_booleans
+                return MaskForm(axes, takes_booleans, bool(added) and not named, misread)
         return None
 
     def _hides(

@@ -78,10 +78,19 @@ def _packed_by_head(problem: Problem) -> Problem:
 
 
 def _taken_from(source: str, target: str, names: str, problem: Problem) -> Problem:
-    """Use the weight and bias (or only the bias) of one projection for another, if the shapes are equal."""
-    taken = {name + target: problem.params[name + source] for name in names if name + source in problem.params}
-    fits = all(name in problem.params and problem.params[name].shape == taken[name].shape for name in taken)
-    return with_params(problem, **taken) if taken and fits else problem
+    """
+    Use the weight and bias (or only the bias) of one projection for another, if they have the same number of columns.
+
+    If only one of the two has a bias, the bias of the other is zero.
+    """
+    params = problem.params
+    taken = {name + target: params[name + source] for name in names if name + source in params}
+    dropped = [name + target for name in names if name + target in params and name + target not in taken]
+    if not (taken or dropped) or params["w" + source].shape[-1] != params["w" + target].shape[-1]:
+        return problem
+    if "w" in names and params["w" + source].shape != params["w" + target].shape:
+        return problem
+    return without_params(with_params(problem, **taken), *dropped)
 
 
 def _query_bias_unscaled(problem: Problem) -> Problem:

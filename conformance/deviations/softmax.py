@@ -38,7 +38,7 @@ def _composed_softmax(change: HeadsMap) -> StepsMap:
 
 
 def _softmax_of_operands(score: str) -> HeadsMap:
-    """Return the softmax with its operands in the state; where all exponentials of a sum are 0, the weights are 0."""
+    """Return the softmax with its operands in the state."""
 
     def normalise(state: State) -> State:
         axes = state.softmax_axes
@@ -52,8 +52,8 @@ def _softmax_of_operands(score: str) -> HeadsMap:
             top = state.subtracted
             exponentials = round_to(np.exp(state.logits - top), score)
         total = exponentials.sum(axis=axes, keepdims=True) + (0.0 if state.added is None else state.added(top))
-        fully_masked = np.all(state.logits == -np.inf, axis=-1)
-        return state.but(probs=exponentials / np.where(total == 0.0, 1.0, total), fully_masked=fully_masked)
+        probs = np.where(total == 0.0, state.underflown, exponentials / np.where(total == 0.0, 1.0, total))
+        return state.but(probs=probs, fully_masked=np.all(state.logits == -np.inf, axis=-1))
 
     return normalise
 
@@ -94,18 +94,19 @@ def _without_maximum(underflown: float) -> StepsMap:
     return apply
 
 
-def _subtracting(peak: Callable[[State], Array]) -> StepsMap:
+def _subtracting(peak: Callable[[State], Array], underflown: float) -> StepsMap:
     """
     Subtract a number other than the largest attended logit; weights are the same until exponentials underflow.
 
-    A row whose exponentials all underflow is zero.
+    If all exponentials of a row underflow, its weights are `underflown`: NaN (0 / 0), or zero in code that avoids this.
     """
 
     def change(state: State) -> State:
         top = peak(state)
         if np.all(top == state.logits.max(axis=-1, keepdims=True)):
             return state
-        return state.but(subtracted=np.where(np.isinf(top), 0.0, top))  # a NaN maximum makes every logit NaN
+        # a NaN maximum makes every logit NaN
+        return state.but(subtracted=np.where(np.isinf(top), 0.0, top), underflown=underflown)
 
     return _composed_softmax(change)
 
@@ -174,8 +175,10 @@ ROWS: tuple[Deviation, ...] = (
     _softmax("inactive_dropout", "scales_weights", wrapping("fully_masked_rows", _weights_kept)),
     Deviation("softmax_maximum", "missing", steps=_without_maximum(math.nan)),
     Deviation("softmax_maximum", "missing_guarded", steps=_without_maximum(0.0)),
-    _softmax("softmax_maximum", "of_masked_keys", _subtracting(_peak_of_masked)),
-    _softmax("softmax_maximum", "of_all", _subtracting(_peak_of_all)),
+    _softmax("softmax_maximum", "of_masked_keys", _subtracting(_peak_of_masked, 0.0)),
+    _softmax("softmax_maximum", "of_masked_keys_unguarded", _subtracting(_peak_of_masked, math.nan)),
+    _softmax("softmax_maximum", "of_all", _subtracting(_peak_of_all, 0.0)),
+    _softmax("softmax_maximum", "of_all_unguarded", _subtracting(_peak_of_all, math.nan)),
     Deviation(
         RECOMPUTED,
         "unnormalised",

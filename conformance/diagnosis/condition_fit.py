@@ -27,6 +27,9 @@ PAIRS = (
     ("query_dim", "output_dim"),
 )
 
+# Dimensions of which either may be the smaller one.
+ORDERED = (("seq_len_q", "seq_len_k"), ("seq_len_k", "seq_len_q"))
+
 # Dimensions of different kinds that code confuses: if they are equal, it runs and is wrong.
 MISTAKEN = (
     ("batch", "num_heads"),
@@ -92,6 +95,7 @@ def conditions(cells: Iterable[MadeCall]) -> Iterator[Condition]:
         yield Condition(sizes={name: 1})
     for pair in PAIRS:
         yield from (Condition(sizes_equal=[pair]), Condition(sizes_differ=[pair]))
+    yield from (Condition(sizes_less=[pair]) for pair in ORDERED)
     yield from (Condition(sizes_equal=[pair]) for pair in MISTAKEN)
     yield from (Condition(scaled=True), Condition(scaled=False))
     for name in dict.fromkeys(name for fact in facts for name in fact.requirements if name not in IN_OTHER_CONDITIONS):

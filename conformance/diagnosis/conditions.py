@@ -83,7 +83,16 @@ OF_CALL = frozenset(
 )
 OF_MASKS = frozenset(["masks", "verbatim", "slots", "without_slots", "kinds", "without_kinds", "elements"])
 OF_SIZES = frozenset(
-    ["sizes", "sizes_equal", "sizes_differ", "sizes_above", "sizes_up_to", "sizes_multiple", "sizes_not_multiple"]
+    [
+        "sizes",
+        "sizes_equal",
+        "sizes_differ",
+        "sizes_less",
+        "sizes_above",
+        "sizes_up_to",
+        "sizes_multiple",
+        "sizes_not_multiple",
+    ]
 )
 OF_PROBLEM = frozenset(["fully_masked_row", "scaled", "mask_dims", "without_mask_dims"])
 
@@ -98,9 +107,9 @@ class Condition(BaseModel):
     one entry that is broadcast. outputs, without_outputs: outputs that are all requested, or none of which is
     requested. fully_masked_row: whether some row has nothing to attend. scaled: whether a scale is given. requirements,
     without_requirements: capabilities that are all requested, or none, named as in CAPABILITIES. layout: the layout in
-    memory. sizes: dimension -> exact value. sizes_equal, sizes_differ: pairs of dimensions. sizes_above, sizes_up_to:
-    dimension -> limit that it exceeds, or does not exceed. sizes_multiple, sizes_not_multiple: dimension -> number that
-    divides it, or does not divide it.
+    memory. sizes: dimension -> exact value. sizes_equal, sizes_differ, sizes_less: pairs of dimensions; in the last,
+    the first is less than the second. sizes_above, sizes_up_to: dimension -> limit that it exceeds, or does not exceed.
+    sizes_multiple, sizes_not_multiple: dimension -> number that divides it, or does not divide it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -129,6 +138,7 @@ class Condition(BaseModel):
     sizes: dict[str, int] = Field(default_factory=dict)
     sizes_equal: list[tuple[str, str]] = Field(default_factory=list)
     sizes_differ: list[tuple[str, str]] = Field(default_factory=list)
+    sizes_less: list[tuple[str, str]] = Field(default_factory=list)
     sizes_above: dict[str, int] = Field(default_factory=dict)
     sizes_up_to: dict[str, int] = Field(default_factory=dict)
     sizes_multiple: dict[str, Block] = Field(default_factory=dict)
@@ -178,6 +188,7 @@ class Condition(BaseModel):
             all(sizes.get(name) == value for name, value in self.sizes.items())
             and all(sizes.get(a) == sizes.get(b) for a, b in self.sizes_equal)
             and all(sizes.get(a) != sizes.get(b) for a, b in self.sizes_differ)
+            and all(a in sizes and b in sizes and sizes[a] < sizes[b] for a, b in self.sizes_less)
             and all(sizes.get(name, limit) > limit for name, limit in self.sizes_above.items())
             and all(sizes.get(name, limit + 1) <= limit for name, limit in self.sizes_up_to.items())
             and all(name in sizes and sizes[name] % block == 0 for name, block in self.sizes_multiple.items())
@@ -261,6 +272,7 @@ class Condition(BaseModel):
         yield from (f"with {name} = {value}" for name, value in self.sizes.items())
         yield from (f"with {a} = {b}" for a, b in self.sizes_equal)
         yield from (f"with {a} != {b}" for a, b in self.sizes_differ)
+        yield from (f"with {a} < {b}" for a, b in self.sizes_less)
         yield from (f"with {name} > {limit}" for name, limit in self.sizes_above.items())
         yield from (f"with {name} <= {limit}" for name, limit in self.sizes_up_to.items())
         yield from (f"with {name} a multiple of {block}" for name, block in self.sizes_multiple.items())

@@ -238,10 +238,16 @@ def _different(cells: Sequence[Evidence]) -> list[Evidence]:
 
 
 def first_look(cells: Sequence[Evidence]) -> tuple[Cause, ...]:
-    """The causes among everyday mistakes and deviations of frameworks, and pairs of them, as `diagnose` finds them."""
+    """
+    The causes among everyday mistakes and deviations of frameworks, and pairs of them, as `diagnose` finds them.
+
+    If there are none, single deviations of kernels and rare ones are tried.
+    """
     search = Search(cells)
     _take_plain(search, [])
     search.combine_open()
+    if not search.causes:
+        search.take(singles(search.searched_cells()), alone=True)
     if search.can_pay(USUAL_BITS):
         search.take(pairs(search.open_cells(), search.causes, plain_ways))
     return tuple(search.causes)

@@ -20,9 +20,9 @@ class State:
     if there is no softcap. logits: the input of the softmax, -inf where not attended. probs: the output of the softmax.
     fully_masked: rows (batch, num_heads, seq_len_q) without an attended key. absorbed: rows whose logits a finite fill
     made equal, so that their weights are uniform. softmax_axes: the axes over which the exponentials are summed.
-    subtracted: what a deviating softmax subtracts from the logits; None for the maximum over these axes. added: a
-    function of that number, which it adds to the sum of exponentials; None for nothing. passes: whether masked logits
-    still depend on their products. normalises: whether a backward pass still divides by the sum of exponentials in a
+    subtracted: what a deviating softmax subtracts from the logits; None for the maximum over these axes. underflown:
+    the weights of a row if all its exponentials become 0. added: a function of what is subtracted, which it adds to the
+    sum of exponentials; None for nothing. passes: whether masked logits still depend on their products. normalises: whether a backward pass still divides by the sum of exponentials in a
     row whose logits are so large that adding its logarithm does not change them. context: probs . value. output,
     weights: the reply.
     """
@@ -43,6 +43,7 @@ class State:
     absorbed: Array
     softmax_axes: tuple[int, ...]
     subtracted: Array | None
+    underflown: float
     added: Callable[[Array], Array] | None
     passes: bool
     normalises: bool
@@ -84,6 +85,7 @@ def begin(problem: Problem) -> State:
         absorbed=np.zeros(problem.logits_shape[:3], dtype=bool),
         softmax_axes=(-1,),
         subtracted=None,
+        underflown=0.0,
         added=None,
         passes=False,
         normalises=True,

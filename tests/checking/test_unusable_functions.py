@@ -233,6 +233,19 @@ def test_every_order_of_axes_is_found_out(checked: Check, tmp_path: Path, layout
     assert sum(cell.verdict == "pass" for cell in done.run.cells.values()) > 30
 
 
+def test_a_boolean_mask_that_is_added_is_told(checked: Check, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import numpy as np\n\ndef attend(q, k, v, attn_mask=None):\n"
+        "    s = q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5\n"
+        "    s = s if attn_mask is None else s + attn_mask\n"
+        "    e = np.exp(s - s.max(-1, keepdims=True))\n    return (e / e.sum(-1, keepdims=True) @ v).astype(q.dtype)\n",
+        encoding="utf-8",
+    )
+    done = checked(f"{tmp_path / 'mine.py'}:attend", "shapes/cross*", "masks/additive/*")
+    assert done.decision.conforms, done.lines()
+    assert done.notes[0].endswith(", floats that are added (booleans raise no error, but hide no key)")
+
+
 def test_a_method_of_a_plain_class_is_called_on_an_instance(checked: Check, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "import numpy as np\n\nclass Attention:\n    def __init__(self, head_dim, dropout=0.1):\n"

@@ -27,6 +27,7 @@ WORDS = [
         {"sizes": {"batch": 1}, "sizes_differ": [("seq_len_q", "seq_len_k")]},
         "with batch = 1 and with seq_len_q != seq_len_k",
     ),
+    ({"sizes_less": [("seq_len_k", "seq_len_q")]}, "with seq_len_k < seq_len_q"),
     (
         {"sizes_above": {"seq_len_k": 16}, "sizes_up_to": {"seq_len_q": 8}},
         "with seq_len_k > 16 and with seq_len_q <= 8",

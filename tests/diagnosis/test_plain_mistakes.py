@@ -722,12 +722,14 @@ def test_a_layer_that_has_no_mistake_conforms() -> None:
     [
         (lambda p: p.batch == 1, Condition(sizes={"batch": 1})),
         (lambda p: p.seq_len_k != p.seq_len_q, Condition(sizes_differ=[("seq_len_q", "seq_len_k")])),
+        (lambda p: p.seq_len_q < p.seq_len_k, Condition(sizes_less=[("seq_len_q", "seq_len_k")])),
+        (lambda p: p.seq_len_k < p.seq_len_q, Condition(sizes_less=[("seq_len_k", "seq_len_q")])),
         (lambda p: bool(p.mask_operands), Condition(masks=True)),
     ],
-    ids=["batch", "not square", "mask"],
+    ids=["batch", "not square", "more keys", "more queries", "mask"],
 )
 def test_the_condition_of_a_mistake_is_told(when: Callable[[Problem], bool], condition: Condition) -> None:
-    sizes = [(batch, *lengths) for batch in (1, 2) for lengths in ((5, 7), (7, 7), (7, 17))]
+    sizes = [(batch, *lengths) for batch in (1, 2) for lengths in ((5, 7), (7, 7), (7, 17), (11, 5))]
     both = [*calls(sizes=sizes), *calls(padding, sizes=sizes)]
     cells = [answered(p, right(p.but(value=p.value[:, :, ::-1]) if when(p) else p)) for p in both]
     assert causes_of(cells) == [(["value_path=reversed"], condition)]

@@ -40,7 +40,7 @@ def test_a_killed_run_is_finished_as_if_nothing_had_happened(
     assert problems == [], stage
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_run_with_its_verdict_and_without_remains(
     place: Place, whole: Whole, number: signal.Signals
 ) -> None:
@@ -51,7 +51,7 @@ def test_a_file_size_limit_is_told_in_a_sentence(place: Place, whole: Whole) -> 
     assert faults.limited(place, whole, 200_000) == []
 
 
-@pytest.mark.parametrize("words", ["2>/dev/full", ">/dev/full", ">&- 2>&-"])
+@pytest.mark.parametrize("words", ["2>/dev/full", ">&- 2>&-"])
 def test_streams_that_are_lost_change_neither_files_nor_exit_code(place: Place, whole: Whole, words: str) -> None:
     assert faults.streams(place, whole, words) == []
 
