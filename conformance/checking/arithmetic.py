@@ -151,8 +151,8 @@ def evident_cause(answers: Answers, expected: Expectations, declared: Dialect, p
     Return the deviations that are evident; {} if there are none.
 
     One is shown by most plain cases, or else by most cases with ordinary masks. Another one is shown by most of the
-    cases with ordinary masks that fail nevertheless. Calibration and observation assume both; they are still judged
-    like any other mistake.
+    cases with ordinary masks that fail nevertheless; if it explains the others alone, it is the only one. Calibration
+    and observation assume both; they are still judged like any other mistake.
     """
     masked = [(cell, outcome) for cell, outcome in answers if is_ordinary(cell.case)]
     closed = [(cell, outcome) for cell, outcome in masked if not is_open(cell.case, cell.route.problem)]
@@ -167,9 +167,9 @@ def evident_cause(answers: Answers, expected: Expectations, declared: Dialect, p
         cells = smallest(group, dialect)
         if 2 * sum(cell.actual is not None for cell in cells) < max(len(cells), 1):
             return {}
-        if not (tied := _first(cells)):
+        further = smallest(basis, dialect, 4 * ENOUGH)
+        if not (tied := _first([*cells, *(cell for cell in further if cell.actual is None)])):
             return None
-        further = smallest(basis, dialect, 4 * ENOUGH) if len(tied) > 1 else []
         best = max(tied, key=lambda change: sum(_suits(cell, change) for cell in further))
         return {decision: name for decision, name in best if name != CANONICAL}
 
@@ -179,7 +179,10 @@ def evident_cause(answers: Answers, expected: Expectations, declared: Dialect, p
     cause = plain or shown(masked, declared) or {}
     dialect = {**declared, **cause}
     failing = [answer for answer in closed if not expected.conforms(*answer, dialect, profile)]
-    with suppress(UnderivedBound):  # a first deviation without a derived bound hides a second one
+    with suppress(UnderivedBound):  # a deviation without a derived bound hides a second one
+        alone = shown(failing, declared) if cause else None
+        if alone and not any(cell.actual for cell in smallest(masked, {**declared, **alone})):
+            return alone
         cause |= shown(failing, dialect) or {}
     return cause
 
@@ -191,12 +194,13 @@ def _evidence(probe: Probe) -> Evidence:
 
 def _first(cells: Sequence[Evidence]) -> list[Change]:
     """
-    Return the change that explains at least half of the failing cells, and the changes that tie with it.
+    Return the change that explains at least half of the failing cells in all calls, and the changes that tie with it.
 
     In the other half, it may leave a row without a key. Then the reply also shows a decision without consensus.
     """
     wrong = sum(cell.actual is not None for cell in cells)
-    best = max(first_look(cells), key=lambda cause: len(cause.cells), default=None)
+    causes = [cause for cause in first_look(cells) if not cause.guards[0].words]
+    best = max(causes, key=lambda cause: len(cause.cells), default=None)
     if best is None or 2 * len(best.cells) < wrong:
         return []
     return [each.candidate.change for each in (best, *best.ties)]

@@ -206,5 +206,6 @@ ROWS: tuple[Deviation, ...] = (
     _window("right_for_both", _sides(lambda edges: _both(edges, 1))),
     _window("unbounded_ends_at_query", _sides(lambda edges: (edges[0], 0 if edges[1] is None else edges[1]))),
     _window("zero_is_unbounded", _sides(lambda edges: (edges[0] or None, edges[1] or None))),
+    _window("zero_right_is_unbounded", _sides(lambda edges: (edges[0], edges[1] or None))),
     _window("sides_exchanged", _edges(lambda edges, _: (edges[1], edges[0]))),
 )

@@ -127,6 +127,36 @@ def _padded_with_zeros(block: int) -> StepsMap:
     return wrapping("softmax", softmax)
 
 
+def _repeated(block: int) -> StepsMap:
+    """Move the last block back so that it is full: its keys that are in the block before as well count twice."""
+
+    def softmax(state: State, ordinary: HeadsMap) -> State:
+        keys = state.logits.shape[-1]
+        whole = keys // block * block
+        if whole in (0, keys):
+            return ordinary(state)
+        number = np.arange(keys)
+        more = np.where((number >= keys - block) & (number < whole), math.log(2.0), 0.0)
+        return ordinary(state.but(logits=state.logits + more)).but(logits=state.logits)
+
+    return wrapping("softmax", softmax)
+
+
+def _ended(block: int) -> StepsMap:
+    """Stop at the first tile of queries and keys in which every key is masked."""
+
+    def softmax(state: State, ordinary: HeadsMap) -> State:
+        queries, keys = state.logits.shape[-2:]
+        hidden = state.logits == -np.inf
+        for axis, length in ((-2, queries), (-1, keys)):
+            hidden = np.logical_and.reduceat(hidden, np.arange(0, length, block), axis=axis)
+        ended = np.logical_or.accumulate(hidden, axis=-1)
+        ended = np.repeat(np.repeat(ended, block, axis=-2), block, axis=-1)[..., :queries, :keys]
+        return ordinary(state.but(logits=np.where(ended, -np.inf, state.logits))).but(logits=state.logits)
+
+    return wrapping("softmax", softmax)
+
+
 def _not_in_blocks(block: int) -> Callable[[Problem], bool]:
     return lambda problem: problem.weights_shape[-1] % block > 0
 
@@ -168,5 +198,7 @@ ROWS: tuple[Deviation, ...] = (
     *_online("parts_by_exp2_of_log", partial(_combined_by, math.log(2.0)), BLOCKS),
     *_of_blocks("leading_masked_keys", "nan", partial(_nan_where, lambda masked: masked[..., 0]), blocks=SMALL_BLOCKS),
     *_of_blocks("masked_block", "nan", partial(_nan_where, lambda masked: np.asarray(masked.any(axis=-1)))),
+    *_of_blocks("masked_block", "ends", _ended),
     *_of_blocks("key_tail", "zeros", _padded_with_zeros, _not_in_blocks),
+    *_of_blocks("key_tail", "repeated", _repeated, _not_in_blocks),
 )

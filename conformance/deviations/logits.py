@@ -56,11 +56,17 @@ def _default_if_zero(problem: Problem) -> float:
     return problem.head_dim**-0.5 if problem.scale == 0 else problem.applied_scale
 
 
-def _of_padded_head(multiple: int) -> Callable[[Problem], float]:
-    """Use 1/sqrt of the head_dim after it is padded to a multiple, unless a scale is given."""
-    return lambda problem: (
-        (-(-problem.head_dim // multiple) * multiple) ** -0.5 if problem.scale is None else problem.applied_scale
-    )
+def _of_padded_head(padded: Callable[[int], int]) -> Callable[[Problem], float]:
+    """Use 1/sqrt of the padded head_dim, unless a scale is given."""
+    return lambda problem: padded(problem.head_dim) ** -0.5 if problem.scale is None else problem.applied_scale
+
+
+def _to_multiple(multiple: int, number: int) -> int:
+    return -(-number // multiple) * multiple
+
+
+def _to_power_of_two(number: int) -> int:
+    return 1 << (number - 1).bit_length()
 
 
 def _of_query_width(problem: Problem, heads: int = 1) -> float:
@@ -194,7 +200,10 @@ def filled_with(
     def apply(steps: Steps, score: str) -> Steps:
         def mask(state: State) -> State:
             fill = float(round_to(np.asarray(amount(score)), score))
-            masked = fill if replaces else state.logits + fill * (_times_masked(state) if for_each else 1.0)
+            masked = fill if replaces else state.logits + fill
+            for times in range(1, len(state.problem.mask_operands) if for_each else 1):
+                again = round_to(masked, score) + fill
+                masked = np.where(_times_masked(state) > times, again, masked)
             own, kept = state.allowed, state.logits
             if is_own is not None:
                 own, others = _attended_by(state, is_own), _attended_by(state, lambda each: _is_other(each, is_own))
@@ -318,7 +327,8 @@ ROWS: tuple[Deviation, ...] = (
     _scale("given_times_default", _given_times_default),
     _scale("inverted", _inverted),
     *(_scale(f"to_the_power_{power}", partial(_to_the_power, power)) for power in (0.5, -0.5)),
-    *(_scale(f"padded_{multiple}", _of_padded_head(multiple)) for multiple in (8, 16, 32, 64, 128)),
+    *(_scale(f"padded_{block}", _of_padded_head(partial(_to_multiple, block))) for block in (8, 16, 32, 64, 128)),
+    _scale("padded_to_power_of_two", _of_padded_head(_to_power_of_two)),
     Deviation("scale", "square_root", steps=wrapping("scale", _root_of_scale)),
     Deviation("bias_scale", "scaled", problem=_bias_scaled),
     Deviation("bias_scale", "doubled", problem=bias_times(2)),

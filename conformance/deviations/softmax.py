@@ -116,6 +116,10 @@ def _peak_of_masked(state: State) -> Array:
     return np.asarray(add_bias(state).logits.max(axis=-1, keepdims=True))
 
 
+def _peak_from_zero(state: State) -> Array:
+    return np.maximum(state.logits.max(axis=-1, keepdims=True), 0.0)
+
+
 def _peak_of_all(state: State) -> Array:
     return np.asarray(state.logits.max(keepdims=True))
 
@@ -169,16 +173,23 @@ ROWS: tuple[Deviation, ...] = (
     Deviation("softmax_axis", "batch", steps=_over(0)),
     Deviation("softmax_axis", "batch_and_heads", steps=_over(0, 1)),
     Deviation("softmax_axis", "queries_and_keys", steps=_over(-2, -1)),
+    Deviation("softmax_axis", "heads_queries_and_keys", steps=_over(1, 2, 3)),
+    Deviation("softmax_axis", "all", steps=_over(0, 1, 2, 3)),
     _softmax("softmax_count", "twice", wrapping("softmax", _twice)),
     _softmax("softmax_denominator", "missing", wrapping("softmax", _not_normalised)),
     _softmax("softmax_denominator", "plus_one", denominator_plus(lambda top: np.exp(-top))),
     _softmax("inactive_dropout", "scales_weights", wrapping("fully_masked_rows", _weights_kept)),
     Deviation("softmax_maximum", "missing", steps=_without_maximum(math.nan)),
     Deviation("softmax_maximum", "missing_guarded", steps=_without_maximum(0.0)),
-    _softmax("softmax_maximum", "of_masked_keys", _subtracting(_peak_of_masked, 0.0)),
-    _softmax("softmax_maximum", "of_masked_keys_unguarded", _subtracting(_peak_of_masked, math.nan)),
-    _softmax("softmax_maximum", "of_all", _subtracting(_peak_of_all, 0.0)),
-    _softmax("softmax_maximum", "of_all_unguarded", _subtracting(_peak_of_all, math.nan)),
+    *(
+        _softmax("softmax_maximum", f"{name}{guard}", _subtracting(peak, underflown))
+        for name, peak in (
+            ("of_masked_keys", _peak_of_masked),
+            ("of_all", _peak_of_all),
+            ("from_zero", _peak_from_zero),
+        )
+        for guard, underflown in (("", 0.0), ("_unguarded", math.nan))
+    ),
     Deviation(
         RECOMPUTED,
         "unnormalised",

@@ -22,9 +22,9 @@ class State:
     made equal, so that their weights are uniform. softmax_axes: the axes over which the exponentials are summed.
     subtracted: what a deviating softmax subtracts from the logits; None for the maximum over these axes. underflown:
     the weights of a row if all its exponentials become 0. added: a function of what is subtracted, which it adds to the
-    sum of exponentials; None for nothing. passes: whether masked logits still depend on their products. normalises: whether a backward pass still divides by the sum of exponentials in a
-    row whose logits are so large that adding its logarithm does not change them. context: probs . value. output,
-    weights: the reply.
+    sum of exponentials; None for nothing. passes: whether masked logits still depend on their products. normalises:
+    whether a backward pass still divides by the sum of exponentials in a row whose logits are so large that adding its
+    logarithm does not change them. context: probs . value. output, weights: the reply.
     """
 
     problem: Problem

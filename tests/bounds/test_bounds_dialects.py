@@ -251,7 +251,13 @@ def test_every_deviation_is_bounded_or_refused(dtype: str) -> None:
         *("not_rescaled", "block_not_rescaled", "total_not_rescaled", "nothing_rescaled"),
         *("rescaled_by_exp_of_log2", "rescaled_by_exp2_of_log"),
     )
-    of_blocks = ("key_tail=zeros", "masked_block=nan", *(f"online_softmax={name}" for name in of_parts))
+    of_blocks = (
+        "key_tail=zeros",
+        "key_tail=repeated",
+        "masked_block=nan",
+        "masked_block=ends",
+        *(f"online_softmax={name}" for name in of_parts),
+    )
     of_small_blocks = ("leading_masked_keys=nan", *(f"online_softmax={name}" for name in running))
     assert refused == {
         *(f"{key}_{block}" for key in of_blocks for block in BLOCKS),
@@ -277,11 +283,16 @@ def test_every_deviation_is_bounded_or_refused(dtype: str) -> None:
         "softcap=after_mask",
         "softcap=unmultiplied",
         "head_result=first",
-        "softmax_maximum=of_masked_keys",
-        "softmax_maximum=of_all",
+        *(
+            f"softmax_maximum={name}{guard}"
+            for name in ("of_masked_keys", "of_all", "from_zero")
+            for guard in ("", "_unguarded")
+        ),
         "softmax_axis=batch",
         "softmax_axis=batch_and_heads",
         "softmax_axis=queries_and_keys",
+        "softmax_axis=heads_queries_and_keys",
+        "softmax_axis=all",
         "softmax_count=twice",
         "softmax_denominator=missing",
         "softcap=undivided",

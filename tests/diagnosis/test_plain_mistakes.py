@@ -175,6 +175,13 @@ def a_block_hidden(p: Problem) -> MaskOperand:
     return MaskOperand("mask", ("attention",), "bool", allowed)
 
 
+def a_tile_hidden(p: Problem) -> MaskOperand:
+    """A mask in which the first four queries do not attend the second four keys."""
+    allowed = drawn(p)
+    allowed[:, :, :4, 4:8] = False
+    return MaskOperand("mask", ("attention",), "bool", allowed)
+
+
 def padding(p: Problem) -> MaskOperand:
     """A mask in which the last two keys of the first batch element are padding."""
     allowed = np.ones((p.batch, 1, 1, p.seq_len_k), dtype=bool)
@@ -337,6 +344,51 @@ def mask_by_columns(p: Problem) -> Array:
 def padded_with_zeros(p: Problem) -> Array:
     more = ((0, 0), (0, 0), (0, -p.seq_len_k % 4), (0, 0))
     return attend(p.query, np.pad(p.key, more), np.pad(p.value, more))
+
+
+def last_block_moved_back(p: Problem) -> Array:
+    """The weights of keys that are in two blocks of four, because the last one is moved back, count twice."""
+    whole = p.seq_len_k // 4 * 4
+    twice = (key(p) >= p.seq_len_k - 4) & (key(p) < whole) & (p.seq_len_k > whole > 0)
+    weights = softmax(scores(p)) * np.where(twice, 2.0, 1.0)
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
+
+
+def until_a_masked_tile(p: Problem) -> Array:
+    """A loop over keys for each four queries that ends at the first four keys of which none is attended."""
+    allowed = np.broadcast_to(given(p, "mask"), p.logits_shape).copy()
+    for start in range(0, p.seq_len_q, 4):
+        rows = allowed[:, :, start : start + 4]
+        ended = np.zeros(rows.shape[:2], dtype=bool)
+        for first in range(0, p.seq_len_k, 4):
+            ended |= ~rows[..., first : first + 4].any(axis=(-2, -1))
+            rows[..., first : first + 4] &= ~ended[..., None, None]
+    return softmax(hidden(scores(p), allowed))
+
+
+def over_all_axes(p: Problem) -> Array:
+    return np.asarray(np.exp(scores(p)) / np.exp(scores(p)).sum())
+
+
+def over_all_axes_but_batch(p: Problem) -> Array:
+    return np.asarray(np.exp(scores(p)) / np.exp(scores(p)).sum(axis=(1, 2, 3), keepdims=True))
+
+
+def with_one_large_logit() -> list[Problem]:
+    """Calls in which one logit is so large that, in float32, exp(logit - it) is zero for all rows but its own."""
+
+    def enlarged(p: Problem) -> Problem:
+        larger = p.query.copy()
+        larger[0, 0, 0] = 400.0 * p.key[0, 0, 0]
+        return p.but(query=larger)
+
+    return [enlarged(each) for each in calls()]
+
+
+def one_maximum(p: Problem) -> Array:
+    with np.errstate(invalid="ignore"):
+        exponentials = np.exp((scores(p) - scores(p).max()).astype(np.float32))
+        return np.asarray(exponentials / exponentials.sum(axis=-1, keepdims=True) @ p.value)
 
 
 def no_maximum(p: Problem) -> Array:
@@ -512,6 +564,8 @@ KEY_BLOCKS = (
     Mistake("masked_block=nan_4", calls(a_block_hidden), parts_unguarded),
     Mistake("key_tail=dropped_4", calls(sizes=(*SIZES, (2, 5, 3))), seeing(lambda p: key(p) < p.seq_len_k // 4 * 4)),
     Mistake("key_tail=zeros_4", calls(), padded_with_zeros),
+    Mistake("key_tail=repeated_4", calls(sizes=(*SIZES, (2, 5, 3))), through(last_block_moved_back)),
+    Mistake("masked_block=ends_4", calls(a_tile_hidden), through(until_a_masked_tile)),
 )
 REGIONS = (
     Mistake("mask_combination=or", calls(holes, causal), seeing(lambda p: given(p, "mask") | given(p, "is_causal"))),
@@ -570,6 +624,9 @@ SOFTMAX = (
     Mistake("softmax_denominator=plus_0.05", calls(), denominator_plus(0.05)),
     Mistake("weight_factor=times_0.75", calls(), through(lambda p: 0.75 * softmax(scores(p)))),
     Mistake("inactive_dropout=scales_weights", calls(dropout_p=0.25), through(lambda p: 0.75 * softmax(scores(p)))),
+    Mistake("softmax_axis=all", calls(), through(over_all_axes)),
+    Mistake("softmax_axis=heads_queries_and_keys", calls(), through(over_all_axes_but_batch)),
+    Mistake("softmax_maximum=of_all_unguarded", with_one_large_logit(), one_maximum),
     Mistake("softmax_maximum=missing", [each.but(query=each.query * 60.0) for each in calls()], no_maximum),
     Mistake("recomputed_weights=unnormalised", differentiated(), unnormalised_on_the_way_back),
 )

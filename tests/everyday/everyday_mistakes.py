@@ -318,6 +318,27 @@ if is_causal:
             "total": "total = weights.sum(axis=0, keepdims=True)",
         },
     ),
+    Mistake(
+        "softmax over all axes",
+        ("softmax_axis=all",),
+        {
+            "maximum": "top = logits.max(keepdims=True)\ntop = np.where(np.isfinite(top), top, 0)",
+            "total": "total = weights.sum(keepdims=True)",
+        },
+    ),
+    Mistake(
+        "softmax over all axes but the batch",
+        ("softmax_axis=heads_queries_and_keys",),
+        {
+            "maximum": "top = logits.max(axis=(1, 2, 3), keepdims=True)\ntop = np.where(np.isfinite(top), top, 0)",
+            "total": "total = weights.sum(axis=(1, 2, 3), keepdims=True)",
+        },
+    ),
+    Mistake(
+        "one maximum for all rows",
+        ("softmax_maximum=of_all", "softmax_maximum=of_all_unguarded"),
+        {"maximum": "top = logits.max(keepdims=True)\ntop = np.where(np.isfinite(top), top, 0)"},
+    ),
     Mistake("no maximum", ("softmax_maximum=missing", "softmax_maximum=missing_guarded"), {"maximum": "top = 0"}),
     Mistake(
         "epsilon of 1e-3",

@@ -722,6 +722,9 @@ def test_a_scale_of_the_padded_head_or_of_its_whole_width() -> None:
     assert output(scored(2 * LOG3, scale=None)) == pytest.approx([7.0])
     assert output(scored(8**0.5 * LOG3, scale=None), "scale=padded_8") == pytest.approx([7.0])
     assert output(scored(4 * LOG3, scale=0.25), "scale=padded_8") == pytest.approx([7.0])  # a given scale is used
+    assert output(scored(2 * LOG3, scale=None), "scale=padded_to_power_of_two") == pytest.approx([7.0])
+    three = sdpa([[[[1.0, 0.0, 0.0]]]], [[[[0.0] * 3, [2 * LOG3, 0.0, 0.0]]]], [[[[4.0], [8.0]]]], scale=None)
+    assert output(three, "scale=padded_to_power_of_two") == pytest.approx([7.0])
     assert output(scored(4 * LOG3, scale=None), "scale=over_head_dim_1") == pytest.approx([7.0])
     assert output(scored(8 * LOG3, scale=0.25), "scale=over_head_dim_0.5") == pytest.approx([7.0])
 
@@ -815,6 +818,17 @@ def test_masked_keys_share_in_the_maximum() -> None:
     assert output(problem(mask([[1, 1, 0]]))) == [6.0]
     assert output(problem(mask([[1, 1, 0]])), lie) == [0.0]
     assert output(problem(added([[0.0, 0.0, -np.inf]])), lie) == [6.0]
+    assert np.isnan(output(problem(mask([[1, 1, 0]])), f"{lie}_unguarded")).all()
+    assert output(problem(mask([[0, 0, 0]])), f"{lie}_unguarded") == [0.0]
+
+
+def test_a_maximum_that_starts_at_zero() -> None:
+    low, ordinary = one_query([-2000.0, -2000.0], [4.0, 8.0]), one_query([-1.0, -1.0], [4.0, 8.0])
+    lie = "softmax_maximum=from_zero"
+    assert output(low) == [6.0]
+    assert output(low, lie) == [0.0]
+    assert np.isnan(output(low, f"{lie}_unguarded")).all()
+    assert output(ordinary, lie) == pytest.approx([6.0])
 
 
 def test_what_is_added_to_the_denominator_counts_from_the_maximum_that_is_subtracted() -> None:
@@ -998,9 +1012,19 @@ def test_values_are_summed_whatever_their_weights() -> None:
     assert output(two_keys(mask([[0, 0], [1, 0]])), "value_path=summed") == pytest.approx([0.0, 12.0])
 
 
+# The axes of a softmax -> the number of logits in each of its sums, in a problem with sizes 2, 3, 4, 5.
+OTHER_AXES = (
+    ("batch", 2),
+    ("batch_and_heads", 6),
+    ("queries_and_keys", 20),
+    ("heads_queries_and_keys", 60),
+    ("all", 120),
+)
+
+
 def test_a_softmax_over_other_axes() -> None:
     problem = sdpa(np.zeros((2, 3, 4, 1)), np.zeros((2, 3, 5, 1)), np.ones((2, 3, 5, 1)))
-    for name, terms in (("batch", 2), ("batch_and_heads", 6), ("queries_and_keys", 20)):
+    for name, terms in OTHER_AXES:
         assert output(problem, f"softmax_axis={name}") == pytest.approx([5 / terms] * 24)
         both = (f"softmax_axis={name}", "softmax_denominator=plus_one")
         assert output(problem, *both) == pytest.approx([5 / (terms + 1)] * 24)
@@ -1130,6 +1154,9 @@ def test_a_side_of_zero_of_a_window_is_no_bound() -> None:
     assert output(problem(0, 1), lie) == pytest.approx([2.0, 4.0, 4.0])
     assert output(problem(0, 0), lie) == pytest.approx([4.0, 4.0, 4.0])
     assert output(problem(1, 1), lie) == output(problem(1, 1))
+    right = "window_edges=zero_right_is_unbounded"
+    assert output(problem(1, 0), right) == output(problem(1, None))
+    assert output(problem(0, 1), right) == output(problem(0, 1))
     ends = "window_edges=unbounded_ends_at_query"
     assert output(problem(1, None), ends) == output(problem(1, 0))
     assert output(problem(1, 1), ends) == output(problem(1, 1))
@@ -1140,6 +1167,8 @@ def test_one_maximum_for_several_rows() -> None:
     problem = sdpa(query, key, [[[[4.0], [8.0]], [[4.0], [8.0]]]])
     assert output(problem) == [6.0, 6.0, 6.0, 6.0]
     assert output(problem, "softmax_maximum=of_all") == [6.0, 0.0, 0.0, 0.0]
+    found = output(problem, "softmax_maximum=of_all_unguarded")
+    assert np.array_equal(found, [6.0, np.nan, np.nan, np.nan], equal_nan=True)
 
 
 def test_heads_meet_rows_of_the_output_projection_by_head_dim() -> None:

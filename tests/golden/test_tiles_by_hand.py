@@ -115,6 +115,19 @@ def test_a_maximum_that_rises_a_little_does_not_rescale() -> None:
     assert output(late, lie).tolist() == [[0.0, 0.0, 0.0, 0.0, 1.0]]
 
 
+def test_the_last_block_is_moved_back_until_it_is_full() -> None:
+    assert output(even(1, 5), "key_tail=repeated_4")[0] == pytest.approx(np.array([1, 2, 2, 2, 1]) / 8)
+    assert output(even(1, 8), "key_tail=repeated_4") == pytest.approx(output(even(1, 8)))
+    assert output(even(1, 3), "key_tail=repeated_4") == pytest.approx(output(even(1, 3)))
+
+
+def test_a_loop_ends_at_the_first_masked_tile() -> None:
+    late = [0, 0, 0, 0, 1, 1]
+    rows = [late, late, late, [0, 1, 0, 0, 0, 1], late, late]
+    assert seen(even(6, 6, mask(rows)), "masked_block=ends_4") == ["----xx"] * 3 + ["-x---x"] + ["------"] * 2
+    assert seen(even(6, 6, flag(6, 6)), "masked_block=ends_4") == seen(even(6, 6, flag(6, 6)))
+
+
 @pytest.mark.parametrize(
     ("lie", "first", "other"),
     [
