@@ -246,6 +246,21 @@ def test_a_boolean_mask_that_is_added_is_told(checked: Check, tmp_path: Path) ->
     assert done.notes[0].endswith(", floats that are added (booleans raise no error, but hide no key)")
 
 
+def test_a_convention_is_observed_beside_a_rare_mistake(checked: Check, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import numpy as np\n\ndef attend(q, k, v, mask=None):\n"
+        "    s = q @ k.reshape(*k.shape[:2], -1, k.shape[2]) * q.shape[-1] ** -0.5\n"
+        "    s = s if mask is None else np.where(mask, s, -np.inf)\n"
+        "    with np.errstate(invalid='ignore'):\n"
+        "        e = np.exp(s - s.max(-1, keepdims=True))\n        return (e / e.sum(-1, keepdims=True)) @ v\n",
+        encoding="utf-8",
+    )
+    done = checked(f"{tmp_path / 'mine.py'}:attend", "shapes/cross*", "degenerate/fully_masked_row/*")
+    (cause,) = done.causes
+    assert str(cause).startswith("it reshapes the key to (head_dim, seq_len_k) instead of transposing it")
+    assert any("NaN for a fully masked row (accepted" in note for note in done.notes)
+
+
 def test_a_method_of_a_plain_class_is_called_on_an_instance(checked: Check, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "import numpy as np\n\nclass Attention:\n    def __init__(self, head_dim, dropout=0.1):\n"

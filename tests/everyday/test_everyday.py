@@ -96,8 +96,17 @@ def test_an_everyday_mistake_is_named_first_and_alone(name: str, arguments: tupl
         ),
         # The factor is a constant divided by head_dim, not by its square root.
         ("scale 1/(2d)", SDPA, (), ("shapes/*",)),
+        # One number that is added for each mask, or one for all masks and one more for the padding.
+        ("each mask adds -1e4", SDPA, ("key_padding_mask",), ("combined/padding/*", "masks/key_padding/*")),
+        # Causal calls that conform show that the causal mask is applied before.
+        (
+            "mask applied after the softmax, the rest before",
+            MHA,
+            ("is_causal",),
+            ("numerics/nonfinite/*", "combined/attention/*"),
+        ),
     ],
-    ids=["NaN", "causal", "swapped", "dtype", "leak", "half", "scale"],
+    ids=["NaN", "causal", "swapped", "dtype", "leak", "half", "scale", "each", "after"],
 )
 def test_a_mistake_is_named_from_a_few_cases_too(
     name: str, operator: str, arguments: tuple[str, ...], globs: tuple[str, ...]

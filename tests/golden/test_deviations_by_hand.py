@@ -874,6 +874,10 @@ def test_each_mask_adds_its_number() -> None:
     hidden = one_query(np.log([1.0, 3.0, 5.0]), None, mask([[0, 0, 0]]), masks[1])
     assert output(hidden, "mask_fill=finite_minimum") == pytest.approx([8.0])
     assert output(hidden, "mask_fill=finite_minimum_for_each") == pytest.approx([6.0])
+    # in float16, -1001.3 is rounded to -1001.5, and -2001.5 to -2002
+    rounded = one_query([-1.3, 0.0], [4.0, 8.0], mask([[0, 0]]), mask([[0, 0]], "padding", "key_padding"))
+    found = values_of(rounded, "output", {"mask_fill": "adds_-1000_for_each"}, "float16")
+    assert found.ravel() == pytest.approx([(4 * np.exp(-2) + 8) / (1 + np.exp(-2))])
 
 
 def test_the_causal_mask_alone_fills_with_a_number() -> None:
@@ -987,7 +991,13 @@ def test_an_argument_is_projected_with_the_weights_of_another() -> None:
     assert output(problem, "projection_order=wk_for_value") == pytest.approx([1.0, 2.0])
     assert output(problem, "projection_order=wq_for_key") == pytest.approx([7.0, 20.0])
     assert output(problem, "projection_bias=bk_for_value") == pytest.approx([7.0, 22.0])
-    assert output(problem, "projection_bias=bk_for_query") == output(problem)  # the query has no bias to replace
+    assert output(problem, "projection_bias=bk_for_query") == output(problem)  # all keys are bk
+
+
+def test_a_bias_is_taken_from_a_projection_without_one() -> None:
+    biased = two_heads(params={"bv": np.array([1.0, 2.0])})
+    assert output(biased, "projection_bias=bq_for_value") == output(two_heads())
+    assert output(biased, "projection_order=wq_for_value") == output(two_heads(), "projection_order=wq_for_value")
 
 
 def test_packed_columns_are_read_by_heads() -> None:
