@@ -292,7 +292,7 @@ class Search:
             cause = next(each for each in self.causes if (each.candidate, each.guards) == which)
             numbers = [n for n in self._taken if self.cells[n] in cause.cells]
             others = sorted((each for each in self.causes if each is not cause), key=lambda each: -len(each.cells))
-            wide = next((each for each in others if all(self._has(each, n) for n in numbers)), None)
+            wide = next((each for each in others if all(self._covers(each, cause, n) for n in numbers)), None)
             if wide is not None:
                 self.causes[self.causes.index(wide)] = replace(wide, cells=(*wide.cells, *cause.cells))
                 self.causes.remove(cause)
@@ -411,6 +411,14 @@ class Search:
             self.causes = [cause for cause in self.causes if cause not in several]
             self.causes.append(replace(first, ties=tuple(ties)))
             self._taken |= {n: first.candidate for n, cell in enumerate(self.cells) if cell in cells}
+
+    def _covers(self, larger: Cause, cause: Cause, number: int) -> bool:
+        """Whether a larger cause explains a cell of a smaller one: a cell that `extend` added, only as loosely."""
+        if self._has(larger, number):
+            return True
+        cell = self.cells[number]
+        is_loose = larger.holds(cell) and not cause.candidate.explains(cell)
+        return is_loose and cell.loosely_conforms_under(larger.candidate.change)
 
     def _has(self, cause: Cause, number: int) -> bool:
         return cause.holds(self.cells[number]) and cause.candidate.explains(self.cells[number])

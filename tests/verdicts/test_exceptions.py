@@ -33,6 +33,8 @@ def test_one_root_has_one_name_whatever_the_class_the_code_and_the_numbers() -> 
     assert root(ORT.format(68)) == root(ORT.format(91).replace("1 : FAIL", "6 : RUNTIME_EXCEPTION"))
     assert root("RuntimeException: [ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : no kernel") == root("no kernel")
     assert root("shape (3, 4) at 0xdeadbeef") == root("shape (5, 12) at 0x1f")
+    assert root("mask is c10::Half and query float") == root("mask is c10::BFloat16 and query double")
+    assert root("expected torch.float64") == root("expected torch.bfloat16") != root("expected torch.int64")
 
 
 def test_other_messages_have_other_roots() -> None:
