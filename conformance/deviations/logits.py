@@ -200,7 +200,7 @@ def filled_with(
     def apply(steps: Steps, score: str) -> Steps:
         def mask(state: State) -> State:
             fill = float(round_to(np.asarray(amount(score)), score))
-            masked = fill if replaces else state.logits + fill
+            masked = np.asarray(fill if replaces else state.logits + fill)
             for times in range(1, len(state.problem.mask_operands) if for_each else 1):
                 again = round_to(masked, score) + fill
                 masked = np.where(_times_masked(state) > times, again, masked)

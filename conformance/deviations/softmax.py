@@ -117,7 +117,7 @@ def _peak_of_masked(state: State) -> Array:
 
 
 def _peak_from_zero(state: State) -> Array:
-    return np.maximum(state.logits.max(axis=-1, keepdims=True), 0.0)
+    return np.asarray(np.maximum(state.logits.max(axis=-1, keepdims=True), 0.0))
 
 
 def _peak_of_all(state: State) -> Array:

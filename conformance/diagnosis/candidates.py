@@ -559,10 +559,14 @@ def shows_with_fewer(cell: Evidence, others: Iterable[Evidence]) -> bool:
     )
 
 
-def is_plain(cell: Evidence) -> bool:
-    """Whether a call has no mask, no half precision, no dimension of size 1 (it hides mistakes), and finite inputs."""
+def is_plain(cell: Evidence, *, half: bool = False) -> bool:
+    """
+    Whether a call has no mask, no dimension of size 1 (it hides mistakes), and finite inputs.
+
+    half: whether it may be in half precision.
+    """
     has_one, *_ = cell.simplicity
-    return not (has_one or cell.facts.masks or cell.facts.dtype in HALF) and is_ordinary(cell.problem)
+    return not (has_one or cell.facts.masks or (cell.facts.dtype in HALF and not half)) and is_ordinary(cell.problem)
 
 
 def is_ordinary(problem: Problem) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from conformance.bounds.outputs import UnderivedBound
 from conformance.bridge.profile import Profile
 from conformance.deviations.catalogue import evaluate
-from conformance.diagnosis.candidates import MAX_MEASURED, Cause, is_ordinary, nearest, nearest_numbers
+from conformance.diagnosis.candidates import MAX_MEASURED, Cause, is_plain, nearest, nearest_numbers
 from conformance.diagnosis.coarser_arithmetic import CoarserArithmetic, tightest
 from conformance.diagnosis.evidence import Change, Evidence, Remembered
 from conformance.diagnosis.explanation import plain_ways
@@ -48,7 +48,7 @@ def rounding(cells: Sequence[Evidence], unexplained: Sequence[Evidence], causes:
 
 def _measured(cells: Sequence[Evidence]) -> CoarserArithmetic | None:
     """The arithmetic that the simplest failing calls without a mask show, alone or beside a deviation."""
-    plain = [cell for cell in cells if cell.actual is not None and _is_plain(cell)][:MAX_MEASURED]
+    plain = [cell for cell in cells if cell.actual is not None and is_plain(cell, half=True)][:MAX_MEASURED]
     if not plain:
         return None
     conforming = [cell for cell in cells if cell.actual is None]
@@ -59,12 +59,6 @@ def _measured(cells: Sequence[Evidence]) -> CoarserArithmetic | None:
         if beside := tightest([*_declaring((way,), plain)], conforming):
             return beside[0]
     return None
-
-
-def _is_plain(cell: Evidence) -> bool:
-    """Whether a call has no mask, no dimension of size 1, and finite inputs."""
-    has_one, *_ = cell.simplicity
-    return not has_one and not cell.facts.masks and is_ordinary(cell.problem)
 
 
 def _declaring(change: Change, cells: Iterable[Evidence]) -> Iterator[Evidence]:
