@@ -136,6 +136,7 @@ def _searched(
 ) -> Diagnosis:
     search = Search(cells, unknown=other.unexplained if other.has_unknown_mistake else ())
     search.confirm(other.causes)
+    search.extend()
     search.confirm_together(evident)
     search.unknown = (*search.unknown, *_unknown_mistake(search))
     seen = [Candidate((way,)) for cell in search.searched_cells() for way in cell.found]
