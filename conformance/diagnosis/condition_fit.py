@@ -96,7 +96,6 @@ def conditions(cells: Iterable[MadeCall]) -> Iterator[Condition]:
     for pair in PAIRS:
         yield from (Condition(sizes_equal=[pair]), Condition(sizes_differ=[pair]))
     yield from (Condition(sizes_less=[pair]) for pair in ORDERED)
-    yield from (Condition(sizes_equal=[pair]) for pair in MISTAKEN)
     yield from (Condition(scaled=True), Condition(scaled=False))
     for name in dict.fromkeys(name for fact in facts for name in fact.requirements if name not in IN_OTHER_CONDITIONS):
         yield from (Condition(requirements=[name]), Condition(without_requirements=[name]))
@@ -107,6 +106,7 @@ def conditions(cells: Iterable[MadeCall]) -> Iterator[Condition]:
     for dimension in DIMENSIONS:
         yield from (Condition(mask_dims=[dimension]), Condition(without_mask_dims=[dimension]))
     yield from _about_blocks()
+    yield from (Condition(sizes_equal=[pair]) for pair in MISTAKEN)
 
 
 def exact_sizes(cells: Iterable[MadeCall]) -> Iterator[Condition]:
@@ -191,7 +191,7 @@ class Guards:
 
     @cached_property
     def _limits(self) -> Array:
-        """Whether each condition of the table compares a dimension with a number."""
+        """Whether each condition of the table compares a dimension with a number, or with one of another kind."""
         return np.array([_is_limit(condition) for condition in self._table[0]], dtype=int)
 
     def _attempts(self, among: Array) -> Iterator[tuple[int, int, Array, Array]]:
@@ -277,7 +277,9 @@ def _is_exact(condition: Condition) -> bool:
 
 
 def _is_limit(condition: Condition) -> bool:
-    """Whether the condition compares a dimension with a number other than 1."""
+    """Whether the condition compares a dimension with a number other than 1, or with one of another kind."""
+    if any(pair in MISTAKEN for pair in condition.sizes_equal):
+        return True
     compared = (condition.sizes_above, condition.sizes_up_to, condition.sizes_multiple, condition.sizes_not_multiple)
     return any(size > 1 for sizes in (condition.sizes, *compared) for size in sizes.values())
 

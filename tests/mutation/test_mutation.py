@@ -180,7 +180,8 @@ def test_a_lie_that_nothing_reaches_is_reported_as_one_that_survived() -> None:
 
 
 def test_honest_numpy_gets_no_finding(tmp_path: Path) -> None:
-    code = conformance(["run", "-j", "1", "-a", "numpy.*", "--out", str(tmp_path / "out")])
+    chosen = ("-a", "numpy.*", "-k", "shapes/*", "-k", "masks/*")
+    code = conformance(["run", "-j", "1", *chosen, "--out", str(tmp_path / "out")])
     run = load_run(tmp_path / "out")
     assert code == 0
     assert said_of(run) == Said(conforms=True, named=(), others=())
@@ -210,9 +211,8 @@ def test_bugs_are_many_and_say_what_is_right() -> None:
 
 
 def test_a_bug_is_killed_and_named() -> None:
-    by_name = {bug.name: bug for bug in bugs()}
-    for name in ("sdpa:scale_missing", "mha:heads_reshaped"):
-        assert judged_bug(by_name[name]).outcome == "right"
+    (bug,) = (each for each in bugs() if each.name == "sdpa:scale_missing")
+    assert judged_bug(bug).outcome == "right"
 
 
 def test_a_bug_that_check_refuses_is_unexplained_and_ends_nothing() -> None:

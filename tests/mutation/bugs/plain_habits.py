@@ -63,7 +63,7 @@ def maximum_from_zero(query: Array, key: Array, value: Array, mask: Array | None
     """
     The running maximum begins at zero.
 
-    Right: fail
+    Right: softmax_maximum=from_zero
     """
     logits = hide(scores(query, key), mask)
     kept = np.exp(logits - np.maximum(logits.max(axis=-1, keepdims=True), 0))
@@ -103,7 +103,7 @@ def first_key_always_seen(query: Array, key: Array, value: Array, mask: Array | 
     """
     The first key is a sink; where a mask has one column for all keys, that is every key, as it is for a dead row.
 
-    Right: always_attended=first_key
+    Right: always_attended=first_key or always_attended=first_key when {mask_dims: [seq_len_k]}
     """
     if mask is not None:
         mask = mask.copy()

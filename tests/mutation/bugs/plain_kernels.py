@@ -84,7 +84,7 @@ def left_at_the_first_hidden_tile(query: Array, key: Array, value: Array, mask: 
     """
     A tile of 8 keys that eight queries do not see ends their loop, where it should be passed over.
 
-    Right: fail
+    Right: masked_block=ends_8
     """
     logits = np.array(hide(scores(query, key), mask))
     queries, keys = logits.shape[-2:]

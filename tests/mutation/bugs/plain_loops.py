@@ -106,7 +106,7 @@ def last_vector_overlaps(query: Array, key: Array, value: Array, mask: Array | N
     """
     Keys are read eight at a time, the last eight from the end.
 
-    Right: fail
+    Right: key_tail=repeated_8
     """
     keys = key.shape[-2]
     order = np.arange(keys)

@@ -146,7 +146,7 @@ def right_side_of_zero_is_falsy(
     """
     `right or seq_len_k` was meant for None; the left side is compared with None.
 
-    Right: fail
+    Right: window_edges=zero_right_is_unbounded
     """
     logits = hide(scores(query, key), mask)
     if window is not None:

@@ -16,7 +16,7 @@ def scale_of_the_block_of_a_head(
     A head lies in a block of 16, 32, 64, ... numbers, whose width gives the scale.
 
     Right: scale=is_0.25 when {scaled: false, sizes_up_to: {head_dim: 16}}
-    Right: scale=padded_64 when {scaled: false, sizes_above: {head_dim: 32}}
+    Right: scale=padded_to_power_of_two when {sizes_above: {head_dim: 8}}
     Right: in_float16 when {dtype: [float16]}
     """
     block = 16
