@@ -14,10 +14,8 @@ _OPENING = re.compile(r"Exception encountered when calling\b[^\n]*\n")
 _CLOSING = re.compile(r"\n\s*Arguments received by\b.*|\n-{10,}\nFor simplicity, JAX\b.*", re.DOTALL)
 # Exception classes and codes ahead of the message itself: `Fail: [ONNXRuntimeError] : 1 : FAIL : `.
 _CLASS = re.compile(r"(?:\[?[\w.]*(?:Error|Exception|Fail|Argument)\]?\s*:\s*)+(?:\d+\s*:\s*)?(?:[A-Z_]{4,}\s*:\s*)?")
-# Addresses, the names of dtypes (`torch.float16`, `c10::Half`, `double`), and numbers.
-_VARYING = re.compile(
-    r"0x[0-9a-fA-F]+|\b(?:torch\.|c10::|np\.|dtype)?(?:b?float(?:16|32|64)?|double|half)\b|\d+", re.IGNORECASE
-)
+# Addresses, the names of floating-point dtypes (`bfloat16`, `c10::Half`, `double`), and numbers.
+_VARYING = re.compile(r"0x[0-9a-f]+|\b(?:c10::)?(?:b?float(?:16|32|64)?|double|half)\b|\d+", re.IGNORECASE)
 
 
 def gist(message: str) -> str:
