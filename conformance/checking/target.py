@@ -12,6 +12,10 @@ from pathlib import Path
 from typing import Any
 
 
+# Maximum number of functions of a file that a message names.
+MAX_OFFERED = 10
+
+
 class CheckError(Exception):
     """The function cannot be checked as requested; the message says what to do."""
 
@@ -64,15 +68,19 @@ def parse_target(text: str) -> Target:
             f"there is no file {file if colon else text}; expected FILE:FUNCTION, such as mine.py:attention"
         )
     found = _top_level(path)
-    functions = [name for name, node in found.items() if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     first, _, attribute = function.partition(".")
     if colon and first in found:
         node = found[first]
         return Target(text, path, function, node if isinstance(node, ast.FunctionDef) and not attribute else None)
-    near = difflib.get_close_matches(function, found, 1)
-    hint = f"; did you mean {near[0]}?" if near else f"; it defines {', '.join(functions) or 'none'}"
-    if not colon:
-        raise CheckError(f"expected FILE:FUNCTION, such as {text}:{next(iter(functions), 'attention')}{hint}")
+    every = [name for name, node in found.items() if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    public = [name for name in every if not name.startswith("_")] or every
+    more = [f"and {len(public) - MAX_OFFERED} more"] if len(public) > MAX_OFFERED else []
+    hint = f"; it defines {', '.join((*public[:MAX_OFFERED], *more)) or 'none'}"
+    if not function or not colon:
+        name = file if colon else text
+        raise CheckError(f"expected FILE:FUNCTION, such as {name}:{next(iter(public), 'attention')}{hint}")
+    if near := difflib.get_close_matches(function, found, 1):
+        hint = f"; did you mean {near[0]}?"
     raise CheckError(f"{file} defines no function {function} at its top level{hint}")
 
 

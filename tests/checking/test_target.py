@@ -39,12 +39,22 @@ def test_a_module_in_a_package_is_imported_from_its_root(tmp_path: Path) -> None
     [
         (":attenton", "defines no function attenton at its top level; did you mean attention?"),
         (":zzz", "defines no function zzz at its top level; it defines attention, other"),
-        ("", "expected FILE:FUNCTION, such as "),
+        ("", ":attention; it defines attention, other"),
+        (":", ":attention; it defines attention, other"),
     ],
 )
 def test_what_is_not_there_names_what_is(mine: Path, rest: str, said: str) -> None:
-    with pytest.raises(CheckError, match=re.escape(said)):
+    with pytest.raises(CheckError, match=f"{re.escape(said)}$"):
         parse_target(f"{mine}{rest}")
+
+
+def test_of_many_functions_the_first_public_ones_are_offered(tmp_path: Path) -> None:
+    names = ["_helper", *(f"attention_{n}" for n in range(13))]
+    (tmp_path / "many.py").write_text("".join(f"def {name}(q, k, v): ...\n" for name in names), encoding="utf-8")
+    with pytest.raises(CheckError) as refused:
+        parse_target(f"{tmp_path / 'many.py'}")
+    assert "many.py:attention_0; it defines attention_0, attention_1, " in str(refused.value)
+    assert str(refused.value).endswith("attention_9, and 3 more")
 
 
 def test_a_file_that_is_not_there_or_no_python(tmp_path: Path) -> None:
