@@ -31,6 +31,9 @@ from conformance.spec.materialise import materialise
 from conformance.spec.problem import Problem
 from conformance.spec.texts import counted
 
+# Maximum number of deviations that are listed again after the table.
+MAX_LISTED = 20
+
 # What the routed problem of a case depends on: the masks of each argument, their element types, and the outputs.
 Shape: TypeAlias = tuple[object, ...]
 
@@ -157,9 +160,9 @@ def lines(found: Detectability, missing: Mapping[str, Sequence[Pair]], cases: in
     unpinned = found.unpinned
     invisible = sum(1 for key in found.detections if key in INVISIBLE)
     pinned = len(found.detections) - invisible - len(unpinned)
-    yield f"{cases} cases, {pinned} deviations detected, {len(unpinned)} not; {invisible} cannot change a result"
+    yield f"{counted(cases, 'case')}, {pinned} deviations detected, {len(unpinned)} not; {invisible} cannot change a result"
     if unpinned:
-        yield f"not detected: {', '.join(unpinned)}"
+        yield f"not detected: {', '.join(unpinned) if len(unpinned) <= MAX_LISTED else 'marked in the table'}"
     if found.undecided:
         yield f"decisions without a detected deviation: {', '.join(found.undecided)}"
     if found.powerless:
