@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-
 # Maximum number of functions of a file that a message names.
 MAX_OFFERED = 10
 

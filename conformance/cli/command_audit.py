@@ -160,7 +160,8 @@ def lines(found: Detectability, missing: Mapping[str, Sequence[Pair]], cases: in
     unpinned = found.unpinned
     invisible = sum(1 for key in found.detections if key in INVISIBLE)
     pinned = len(found.detections) - invisible - len(unpinned)
-    yield f"{counted(cases, 'case')}, {pinned} deviations detected, {len(unpinned)} not; {invisible} cannot change a result"
+    detected = f"{counted(cases, 'case')}, {pinned} deviations detected, {len(unpinned)} not"
+    yield f"{detected}; {invisible} cannot change a result"
     if unpinned:
         yield f"not detected: {', '.join(unpinned) if len(unpinned) <= MAX_LISTED else 'marked in the table'}"
     if found.undecided:

@@ -313,5 +313,5 @@ def condition_of(shows: Sequence[MadeCall], others: Sequence[MadeCall]) -> str:
     guards, left = Guards([*shows, *others]).around(range(len(shows)), range(len(shows), len(shows) + len(others)))
     if not guards or 2 * left > len(others):
         return ""
-    exceptions = f" (where {counted(left, 'call')} have a reply)" if left else ""
+    exceptions = f" (where {counted(left, 'call')} {'has' if left == 1 else 'have'} a reply)" if left else ""
     return f"only {guards[0].words}{exceptions}"

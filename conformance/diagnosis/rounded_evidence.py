@@ -30,7 +30,9 @@ Rounding = Mapping[str, CoarserArithmetic]
 
 def rounding(cells: Sequence[Evidence], unexplained: Sequence[Evidence], causes: Iterable[Cause]) -> Rounding:
     """
-    The coarser arithmetic of each dtype that has unexplained cells, as far as it can be determined.
+    The coarser arithmetic of each dtype, as far as it can be determined; {} if this is no dtype of an unexplained cell.
+
+    It is measured only for the dtypes of unexplained cells.
 
     cells: all of the subject. causes: those that were found; some may be coarser arithmetic.
     """
@@ -43,7 +45,8 @@ def rounding(cells: Sequence[Evidence], unexplained: Sequence[Evidence], causes:
     by_size = sorted(cells, key=lambda cell: cell.simplicity)
     dtypes = dict.fromkeys(cell.facts.dtype for cell in unexplained)
     found = {dtype: known.get(dtype) or _measured([c for c in by_size if c.facts.dtype == dtype]) for dtype in dtypes}
-    return {dtype: arithmetic for dtype, arithmetic in found.items() if arithmetic is not None}
+    measured = {dtype: arithmetic for dtype, arithmetic in found.items() if arithmetic is not None}
+    return {**known, **measured} if measured else {}
 
 
 def _measured(cells: Sequence[Evidence]) -> CoarserArithmetic | None:

@@ -8,7 +8,7 @@ import pytest
 from conformance.bridge.contract import Facts
 from conformance.bridge.profile import Profile
 from conformance.deviations.positions import named_rows
-from conformance.diagnosis.condition_fit import Guards
+from conformance.diagnosis.condition_fit import Guards, condition_of
 from conformance.diagnosis.conditions import Condition
 from conformance.diagnosis.diagnosis import diagnose
 from conformance.diagnosis.evidence import Evidence
@@ -139,6 +139,17 @@ def test_another_shape_has_no_rows() -> None:
 def test_what_conforms_there_is_counted() -> None:
     assert Localisation((Condition(masks=True),), 3).words == "only with a mask (but 3 such calls conform)"
     assert Localisation((Condition(masks=True),), 1).words == "only with a mask (but 1 such call conforms)"
+
+
+def test_a_condition_of_exceptions_says_how_many_calls_have_a_reply() -> None:
+    plain, masked, weighed = cell(problem()), cell(problem(holes((0, 1)))), cell(problem(None, ("output", "weights")))
+    masked = replace(masked, facts=replace(masked.facts, dtype="float16"))
+    assert condition_of([weighed], [plain, masked]) == "only with weights requested"
+    assert condition_of([weighed], [plain, masked, weighed, plain]) == (
+        "only with weights requested (where 1 call has a reply)"
+    )
+    more = [plain, masked, weighed, weighed, plain]
+    assert condition_of([weighed], more) == "only with weights requested (where 2 calls have a reply)"
 
 
 def test_the_smallest_condition_around_the_failures() -> None:
