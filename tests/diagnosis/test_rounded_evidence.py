@@ -96,3 +96,14 @@ def test_arithmetic_that_earlier_causes_name_is_not_measured_again() -> None:
     masked = [cell for cell in cells if cell.facts.masks]
     assert rounding(masked, masked, ()) == {}  # no call without a mask shows it
     assert rounding(masked, masked, found.causes) == {"float32": OPERANDS}
+
+
+def test_arithmetic_counts_in_every_dtype_in_which_it_is_a_cause() -> None:
+    """In float16 nothing is unexplained, but the calls are searched again under the bounds of the arithmetic too."""
+    half = [plain(*size, "float16") for size in SIZES]
+    cells = [replied(each, rounding_operands(each, {})) for each in (*calls(), *half)]
+    found = diagnose(cells)
+    assert {cell.facts.dtype for cause in found.causes for cell in cause.cells} == {"float32", "float16"}
+    single = [cell for cell in cells if cell.facts.dtype == "float32"]
+    assert rounding(cells, single, found.causes).keys() == {"float32", "float16"}
+    assert rounding(cells, [], found.causes) == {}
