@@ -181,7 +181,7 @@ def evident_cause(answers: Answers, expected: Expectations, declared: Dialect, p
     failing = [answer for answer in closed if not expected.conforms(*answer, dialect, profile)]
     with suppress(UnderivedBound):  # a deviation without a derived bound hides a second one
         alone = shown(failing, declared) if cause else None
-        if alone and not any(cell.actual for cell in smallest(masked, {**declared, **alone})):
+        if alone and all(cell.actual is None for cell in smallest(masked, {**declared, **alone})):
             return alone
         cause |= shown(failing, dialect) or {}
     return cause
@@ -194,7 +194,7 @@ def _evidence(probe: Probe) -> Evidence:
 
 def _first(cells: Sequence[Evidence]) -> list[Change]:
     """
-    Return the change that explains at least half of the failing cells in all calls, and the changes that tie with it.
+    Return the change that explains at least half of the failing cells without a condition, and those that tie with it.
 
     In the other half, it may leave a row without a key. Then the reply also shows a decision without consensus.
     """

@@ -163,7 +163,7 @@ def lines(found: Detectability, missing: Mapping[str, Sequence[Pair]], cases: in
     detected = f"{counted(cases, 'case')}, {pinned} deviations detected, {len(unpinned)} not"
     yield f"{detected}; {invisible} cannot change a result"
     if unpinned:
-        yield f"not detected: {', '.join(unpinned) if len(unpinned) <= MAX_LISTED else 'marked in the table'}"
+        yield f"not detected: {', '.join(unpinned) if len(unpinned) <= MAX_LISTED else 'the rows with NOT DETECTED'}"
     if found.undecided:
         yield f"decisions without a detected deviation: {', '.join(found.undecided)}"
     if found.powerless:

@@ -30,9 +30,9 @@ Rounding = Mapping[str, CoarserArithmetic]
 
 def rounding(cells: Sequence[Evidence], unexplained: Sequence[Evidence], causes: Iterable[Cause]) -> Rounding:
     """
-    The coarser arithmetic of each dtype, as far as it can be determined; {} if this is no dtype of an unexplained cell.
+    The coarser arithmetic of each dtype, as far as it can be determined.
 
-    It is measured only for the dtypes of unexplained cells.
+    It is measured only for the dtypes of unexplained cells. If it can be determined for none of them, the result is {}.
 
     cells: all of the subject. causes: those that were found; some may be coarser arithmetic.
     """

@@ -413,7 +413,11 @@ class Search:
             self._taken |= {n: first.candidate for n, cell in enumerate(self.cells) if cell in cells}
 
     def _covers(self, larger: Cause, cause: Cause, number: int) -> bool:
-        """Whether a larger cause explains a cell of a smaller one: a cell that `extend` added, only as loosely."""
+        """
+        Whether a larger cause explains a cell of a smaller one.
+
+        If the smaller one explains the cell only loosely (`extend`), the larger one may do so too.
+        """
         if self._has(larger, number):
             return True
         cell = self.cells[number]

@@ -37,7 +37,7 @@ def test_audit_lists_what_is_told_apart_and_what_nothing_pins_down(project: Path
     assert rows["fully_masked_row=nan"] == ["0", "0", "0", "NOT DETECTED"]
     assert rows["polarity[additive]=ignore"][3].startswith("cannot change a result: ")
     assert "2 cases, " in done.stdout
-    assert "\nnot detected: marked in the table\n" in done.stdout
+    assert "\nnot detected: the rows with NOT DETECTED\n" in done.stdout
     assert "decisions without a detected deviation: " in done.stdout
 
 
