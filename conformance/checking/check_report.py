@@ -28,7 +28,7 @@ class CheckCause:
     kind: the verdict, and the class of a fail. sentence: what the function does, to follow "it", if a decision explains
     it; else what happened. remedy: the fix at the call site, or "". count: the number of verdicts. case: an example.
     ambiguous: other causes that explain the verdicts equally well, as sentences. declare: the DECISION=NAME that would
-    require this behaviour, if it can be declared.
+    require this behaviour, if it can be declared. facts: if no decision explains them, what was measured, in sentences.
     """
 
     kind: str
@@ -39,6 +39,7 @@ class CheckCause:
     case: str
     ambiguous: tuple[str, ...] = ()
     declare: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         if self.explained:
@@ -88,6 +89,7 @@ def _joined(found: Iterable[Finding], declarable: Declarable) -> dict[tuple[str,
             each.example[0],
             each.ambiguous,
             tuple(f"{decision}={name}" for decision, name in each.ways if declarable(decision, name)),
+            each.facts,
         )
         if len(cause.declare) < len(each.ways):  # all of them or none
             cause = replace(cause, declare=())
@@ -315,7 +317,8 @@ def report_text(cause: CheckCause, again: str, noun: str = "verdict") -> list[st
     ties = [f"equally possible: {other}" for other in cause.ambiguous[:MAX_TIES]]
     options = " ".join(f"--declare {shlex.quote(each)}" for each in cause.declare)
     intended = [f"if intended: {options}"] if options else []
-    return [f"{cause} ({counted(cause.count, noun)})", *what_to_do, *intended, f"rerun: {again}", *ties]
+    first = f"{cause} ({counted(cause.count, noun)})"
+    return [first, *cause.facts, *what_to_do, *intended, f"rerun: {again}", *ties]
 
 
 DECLINED = "unsupported"

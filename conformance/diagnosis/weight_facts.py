@@ -1,5 +1,6 @@
 """Certain facts about wrong weights that no candidate explains, read from the effective attention matrix."""
 
+import re
 from collections.abc import Callable, Iterator
 from itertools import islice, product
 
@@ -21,7 +22,9 @@ MAX_LENGTH = 64
 
 
 def remapped(pattern: WeightPattern) -> Iterator[str]:
-    """Every index remap that gives all weights, as phrases that follow "the weights are"."""
+    """Every index remap that gives all weights, as phrases that follow "the weights are"; none if all are zero."""
+    if not pattern.actual.any():
+        return
     for name, what in NAMES.items():
         axis = list(AXES.values()).index(name)
         if 1 < pattern.expected.shape[axis] <= MAX_LENGTH:
@@ -81,7 +84,8 @@ def _is_mixture(pattern: WeightPattern) -> bool:
     """Whether the weights of each head are a mixture of its own and those of the preceding heads."""
     heads = pattern.expected.shape[1]
     enough = pattern.clear[:, 1:].sum(axis=-1) >= heads + FREEDOM
-    if np.any(pattern.wrong[:, 0]) or not enough.any():
+    is_empty = ~np.any(pattern.actual, axis=(0, 2, 3))
+    if np.any(pattern.wrong[:, 0]) or not enough.any() or is_empty.any():
         return False
     return all(_is_mixed(pattern, head) for head in range(1, heads))
 
@@ -186,6 +190,22 @@ def _adds_up(pattern: WeightPattern, total: Array, terms: Array) -> bool:
         expected = total / (total + terms)
     near = np.abs(pattern.sums - expected) <= SLACK * pattern.tolerance.sum(axis=-1)
     return bool(np.all(near[attending]))
+
+
+# A place in a fact, or a figure that depends on it -> what is said without it.
+PLACES = (
+    (re.compile(r" in (?:exactly the|\d+ of \d+) rows.*?(?=, as if |, in the right proportions|$)"), " in some rows"),
+    (re.compile(r"wrongly (zero|nonzero) (?:for|at) .*?(?=, and are wrongly |$)"), r"wrongly \1 at some positions"),
+    (re.compile(r"sum to 0\.\d+"), "sum to less than 1"),
+    (re.compile(r", as if .*? value 0"), ""),
+)
+
+
+def without_places(fact: str) -> str:
+    """A fact about a call without the places, which may differ from call to call."""
+    for place, instead in PLACES:
+        fact = place.sub(instead, fact)
+    return fact
 
 
 # Maximum number of facts that are reported; very many hold for a small pattern.

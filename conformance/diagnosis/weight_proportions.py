@@ -1,7 +1,7 @@
 """Rules that explain weights in wrong proportions; a rule is reported only if it gives every weight."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +13,9 @@ from conformance.spec.problem import Array
 
 # Maximum relative distance to a number with a name for which that number is tried.
 NEAR = 1e-3
+
+# Maximum number of numbers that are fitted to one pattern.
+MAX_NUMBERS = 128
 
 # Maximum factor that is considered; larger ones are not plausible.
 MAX_FACTOR = 1e3
@@ -129,16 +132,10 @@ def _some_features(pattern: WeightPattern) -> Iterator[str]:
     if pattern.problem.softcap is not None or not (np.isfinite(query).all() and np.isfinite(key).all()):
         return
     parts = [pattern.state.scale * query[..., n, None] * key[..., None, :, n] for n in range(query.shape[-1])]
-    freedom = np.sum(pattern.clear) - np.sum(pattern.clear.any(axis=-1))
-    if freedom < len(parts) + FREEDOM:
+    added = _added_parts(pattern, parts)
+    if added is None:
         return
-    weight = np.sqrt(pattern.trust).ravel()
-    columns = np.stack([weight * pattern.centred(each).ravel() for each in parts], axis=-1)
-    target = weight * pattern.centred(pattern.change).ravel()
-    if not (np.isfinite(columns).all() and np.isfinite(target).all()):
-        return
-    factors = 1.0 + np.linalg.lstsq(columns.T @ columns, columns.T @ target, rcond=None)[0]
-    counts = factors > 1 / 2  # a feature is used or is ignored
+    counts = added > -1 / 2  # a feature is used or is ignored
     left_out = [each for each, is_used in zip(parts, counts, strict=True) if not is_used]
     if left_out and pattern.follows(-np.sum(left_out, axis=0)):
         yield _features(counts)
@@ -169,6 +166,53 @@ def _within_blocks(pattern: WeightPattern) -> Iterator[str]:
             yield f"are in the right proportion within each block of {block} keys, but not between blocks"
 
 
+def _biased(pattern: WeightPattern) -> Iterator[str]:
+    """A multiple of the key position, or a number that depends only on a position, was added to the logits."""
+    _, heads, queries, keys = pattern.expected.shape
+    head, query, key = np.arange(heads)[:, None, None], np.arange(queries)[:, None], np.arange(keys)
+    distances = range(1 - queries, keys)
+    of_keys, of_distances = [key == n for n in key], [key - query == n for n in distances]
+    every_head = [head == n for n in head.ravel()]
+    for what, parts in (
+        ("{:.3g} times the key position", [key]),
+        ("a multiple of the key position, another for each head,", [key * own for own in every_head]),
+        ("a number that depends only on the key position", of_keys),
+        (
+            "a number that depends only on the head and the key position",
+            [own & at for own in every_head for at in of_keys],
+        ),
+        ("a number that depends only on the distance of key and query", of_distances),
+        (
+            "a number that depends only on the head and the distance of key and query",
+            [own & at for own in every_head for at in of_distances],
+        ),
+    ):
+        if len(parts) > MAX_NUMBERS:
+            continue
+        factors = _added_parts(pattern, parts)
+        if factors is not None and pattern.follows(_combined(factors, parts)):
+            yield f"look as if {what.format(factors[0])} were added to the logits"
+
+
+def _added_parts(pattern: WeightPattern, parts: Sequence[Array]) -> Array | None:
+    """The factors with which these parts are added to the logits, up to a constant per row; None if undetermined."""
+    freedom = np.sum(pattern.clear) - np.sum(pattern.clear.any(axis=-1))
+    if freedom < len(parts) + FREEDOM:
+        return None
+    weight = np.sqrt(pattern.trust).ravel()
+    shape = pattern.expected.shape
+    columns = np.stack([weight * pattern.centred(np.broadcast_to(each, shape)).ravel() for each in parts], axis=-1)
+    target = weight * pattern.centred(pattern.change).ravel()
+    if not (np.isfinite(columns).all() and np.isfinite(target).all()):
+        return None
+    return np.asarray(np.linalg.lstsq(columns.T @ columns, columns.T @ target, rcond=None)[0])
+
+
+def _combined(factors: Array, parts: Sequence[Array]) -> Array:
+    """The sum of all parts, each times its factor."""
+    return np.asarray(sum(factor * part for factor, part in zip(factors, parts, strict=True)))
+
+
 Rule = Callable[[WeightPattern], Iterator[str]]
 # The rules in the order in which they are tried.
 RULES: tuple[Rule, ...] = (
@@ -176,5 +220,6 @@ RULES: tuple[Rule, ...] = (
     _counted,
     _some_features,
     _multiplied_somewhere,
+    _biased,
     _within_blocks,
 )

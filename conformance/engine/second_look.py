@@ -120,7 +120,7 @@ class SecondLook:
             themes = {each.theme: each for each in reversed(cells) if not each.red and each.theme}
             read = [*themes.values(), *(pending for same in kinds for pending in _to_read(same))]
             for pending in cells:
-                if pending in smallest or not pending.red:
+                if pending in smallest or pending in read or not pending.red:
                     yield from self._relations(pending)
                 if pending in read:
                     yield from self._pieces(pending)

@@ -4,12 +4,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from types import MappingProxyType
 from weakref import WeakKeyDictionary
 
 from conformance.deviations.catalogue import find
 from conformance.diagnosis.explanation import NON_REPRODUCIBLE, fewest
-from conformance.engine.logged_cell import LoggedCell
+from conformance.diagnosis.weight_facts import without_places
+from conformance.engine.logged_cell import LoggedCell, LoggedRelation
 from conformance.engine.records import Key, LoggedCause, LoggedDiagnosis, Tie, native
 from conformance.engine.run_folder import Run
 from conformance.report.counts import first_line, kind_of, what_happened
@@ -27,6 +29,7 @@ class Finding:
     them. ambiguous: other causes that explain them as well, in sentences. seen: for a cause found by repeating calls,
     how the replies to the example differed. ways: decisions and names that the cause consists of, if it has no
     condition. fail_otherwise: the number of failing calls in which the cause would show and that it does not explain.
+    facts: if no cause is named, what was measured of these calls, in sentences.
     """
 
     subject: str
@@ -39,6 +42,7 @@ class Finding:
     seen: str = ""
     ways: tuple[tuple[str, str], ...] = ()
     fail_otherwise: int = 0
+    facts: tuple[str, ...] = ()
 
     @property
     def count(self) -> int:
@@ -75,7 +79,12 @@ def advice(remedy: str) -> str:
 
 
 def finding_text(finding: Finding) -> str:
-    """A finding in one sentence."""
+    """A finding in one line, with its facts."""
+    return "; ".join((first_words(finding), *finding.facts))
+
+
+def first_words(finding: Finding) -> str:
+    """What is said of a finding before its facts."""
     verdicts = f"{counted(finding.count, 'verdict')} of {finding.subject}{finding.forms}"
     what_to_do = f"; {advice(finding.remedy)}" if finding.remedy else ""
     if not finding.explained:
@@ -107,6 +116,12 @@ def unexplained_kind(finding: Finding) -> str:
     return f"{kind_words(finding.kind)}; no cause found" if wrong_numbers else kind_words(finding.kind)
 
 
+# Maximum number of broken relations that are reported of calls without a cause.
+MAX_RELATIONS = 2
+
+# Relations about which measured weights say more.
+OF_WEIGHTS = frozenset({"visible_keys", "last_key"})
+
 # Figures that depend on the sizes of a call: phrases that differ only in them are the same phrase.
 FIGURES = re.compile(r"\d+ of \d+|-?\d+\.\d+(?:e-?\d+)?|1/\d+")
 
@@ -115,15 +130,20 @@ def most_common(read: Iterable[Sequence[str]]) -> tuple[str, int]:
     """
     The phrase that more than half of the calls share, and how many share it; ("", 0) if there is none.
 
-    Figures that differ between calls are all listed. read: for each call that was read, every phrase that is certain,
-    the plainest first.
+    If they share none, phrases without places are compared. Figures that differ between calls are all listed. read: for
+    each call that was read, every phrase that is certain, the plainest first.
     """
+    read = list(read)
+    return _most_common(read) or _most_common([list(map(without_places, phrases)) for phrases in read]) or ("", 0)
+
+
+def _most_common(read: Sequence[Sequence[str]]) -> tuple[str, int] | None:
     calls = [{FIGURES.sub("#", phrase): phrase for phrase in reversed(phrases)} for phrases in read]
     ranks = [{pattern: rank for rank, pattern in enumerate(reversed(call))} for call in calls]
     common = {pattern: [call[pattern] for call in calls if pattern in call] for call in calls for pattern in call}
     frequent = [pattern for pattern, phrases in common.items() if 2 * len(phrases) > len(calls)]
     if not frequent:
-        return "", 0
+        return None
     best = min(frequent, key=lambda pattern: (-len(common[pattern]), sum(rank.get(pattern, 0) for rank in ranks)))
     figures = zip(*(FIGURES.findall(phrase) for phrase in common[best]), strict=True)
     filled = iter([" or ".join(dict.fromkeys(each)) for each in figures])
@@ -316,14 +336,39 @@ def _unexplained(cells: list[LoggedCell], where: Mapping[Key, str] = MappingProx
 
 
 def _described(finding: Finding, where: Mapping[Key, str], cells: list[LoggedCell]) -> Finding:
-    """Add to the sentence: where the failures are, what the weights are, and what would explain each cell alone."""
+    """Add the facts: where the failures are, what the weights are, what changes them, what explains each cell alone."""
     phrase, calls = most_common(cell.pattern.odd for cell in cells if cell.pattern.odd is not None)
     weights = f"its weights (measured in {counted(calls, 'call')}) {phrase}" if phrase else ""
     alone = _contradicted_cause(cells) if finding.example in where else ""
     condition = where.get(finding.example, "")
-    fails = f"fails {condition}" if condition else ""
-    context = "; ".join(each for each in (fails, weights, alone) if each)
-    return replace(finding, sentence=f"{context}: {finding.sentence}") if context else finding
+    fails = f"it fails {condition}" if condition else ""
+    relations = [
+        relation
+        for cell in cells
+        for relation in cell.invariants or ()
+        if not (relation.sentence and relation.sentence in finding.sentence)
+        and not (phrase and relation.name in OF_WEIGHTS)
+    ]
+    facts = (fails, weights, *islice(broken(relations), MAX_RELATIONS), alone)
+    return replace(finding, facts=tuple(each for each in facts if each))
+
+
+def broken(relations: Iterable[LoggedRelation]) -> Iterator[str]:
+    """
+    The relations that do not hold between the reply to a call and to a changed call, in words.
+
+    Those that are broken most often come first, each with the number of calls in which it was tested.
+    """
+    tested = [each for each in relations if each.found in ("holds", "broken")]
+    calls = Counter(each.name for each in tested)
+    found = Counter((each.name, each.sentence) for each in tested if each.found == "broken")
+    for name, sentence in sorted(found, key=lambda relation: -found[relation] / calls[relation[0]]):
+        yield f"it {sentence} ({_share(found[name, sentence], calls[name])})"
+
+
+def _share(broken: int, tested: int) -> str:
+    """In how many of the tested calls a relation is broken, in words."""
+    return f"tested in {counted(tested, 'call')}" if broken == tested else f"in {broken} of {tested} tested calls"
 
 
 def _contradicted_cause(cells: list[LoggedCell]) -> str:

@@ -245,9 +245,13 @@ def recorded(run: Run, name: str) -> Any:
 
 
 def picture(run: Run, finding: Finding) -> Key | None:
-    """The cell whose effective pattern shows a finding best: the largest share of weights is beyond the bound."""
+    """
+    The cell whose effective pattern shows a finding best: the largest share of weights is beyond the bound.
+
+    Cells with a fact about their weights come first: where NaN is expected, little is to be seen.
+    """
     shares = {key: _beyond(run.cells[key]) for key in finding.cells}
-    best = max(shares, key=lambda key: shares[key])
+    best = max(shares, key=lambda key: (shares[key] > 0 and bool(run.cells[key].pattern.odd), shares[key]))
     return best if shares[best] else None
 
 

@@ -104,6 +104,7 @@ def _findings(run: Run, found: Sequence[Finding]) -> Iterator[str]:
     yield ""
     for finding in found[:MAX_FINDINGS]:
         yield f"- {_finding(finding)}"
+        yield from (f"  - {words(fact)}" for fact in finding.facts)
         yield from (f"  - equally possible: {words(other)}" for other in finding.ambiguous)
         if finding.explained and (rerun := run.cells[finding.example].rerun):
             yield f"  - rerun the simplest call: {code(rerun)}"

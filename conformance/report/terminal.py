@@ -13,7 +13,7 @@ from rich.text import Text
 from conformance.engine.run_folder import Run
 from conformance.report.conclusion import SubjectLine, gate_notes, headline, left_out_note, replies_note, subject_lines
 from conformance.report.counts import COUNTED, budget_text, share_text
-from conformance.report.findings import Finding, finding_text, findings
+from conformance.report.findings import Finding, findings, first_words
 from conformance.spec.texts import counted, printable
 
 # Maximum number of findings, and of ambiguous causes per finding.
@@ -78,7 +78,8 @@ def _subject(line: SubjectLine, width: int) -> Text:
 def _findings(run: Run, found: Sequence[Finding]) -> list[Text]:
     shown = []
     for finding in found[:MAX_FINDINGS]:
-        shown.append(Text(plain(finding_text(finding))))
+        shown.append(Text(plain(first_words(finding))))
+        shown += [Text(f"  {plain(fact)}") for fact in finding.facts]
         shown += [Text(f"  equally possible: {plain(other)}") for other in finding.ambiguous[:MAX_TIES]]
         if rerun := run.cells[finding.example].rerun:
             shown.append(Text(f"  rerun: {plain(rerun)}", style="dim"))

@@ -105,6 +105,16 @@ def _of_last_batch_element(problem: Problem, _: str, values: Array) -> Array:
     return np.take(values, [problem.batch - 1], axis=0)
 
 
+def _permuted_batch(problem: Problem) -> Problem | None:
+    if problem.differentiated:
+        return None
+    return take_batch_elements(problem, _reversed(problem.batch)) if problem.batch > 1 else None
+
+
+def _with_batch_permuted(problem: Problem, _: str, values: Array) -> Array:
+    return np.take(values, _reversed(problem.batch), axis=0)
+
+
 def _with_key_appended(problem: Problem, output: str, values: Array) -> Array:
     """Insert zero weights for the padded key, ahead of the keys that the layer appends."""
     if "k" not in axes_of(output, problem.operator):
@@ -130,6 +140,12 @@ INVARIANTS: tuple[Invariant, ...] = (
         "returns a different result when the heads are reordered",
         _permuted_heads,
         _with_heads_permuted,
+    ),
+    Invariant(
+        "batch_order",
+        "returns a different result when the batch elements are reordered",
+        _permuted_batch,
+        _with_batch_permuted,
     ),
     Invariant(
         "batch_of_one",

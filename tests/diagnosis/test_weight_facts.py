@@ -240,6 +240,37 @@ def test_features_that_do_not_count() -> None:
         assert first(problem, softmax(products * problem.applied_scale)) == told
 
 
+HEAD, QUERY, KEY = (np.arange(length) for length in (HEADS, QUERIES, KEYS))
+
+
+@pytest.mark.parametrize(
+    ("added", "words"),
+    [
+        (0.125 * KEY, "0.125 times the key position"),
+        (-0.3 * np.abs(QUERIES - KEY), "a number that depends only on the key position"),
+        ((0.5**HEAD)[:, None, None] * KEY, "a multiple of the key position, another for each head,"),
+        (np.sin(3 * KEY + HEAD[:, None, None]), "a number that depends only on the head and the key position"),
+        (-0.25 * np.abs(KEY - QUERY[:, None]), "a number that depends only on the distance of key and query"),
+        (
+            -(0.5**HEAD)[:, None, None] * np.abs(KEY - QUERY[:, None]),
+            "a number that depends only on the head and the distance of key and query",
+        ),
+    ],
+)
+def test_numbers_that_are_added_by_position(added: Array, words: str) -> None:
+    problem = problem_of()
+    assert (
+        first(problem, softmax(evaluate(problem).state.logits + added))
+        == f"look as if {words} were added to the logits"
+    )
+
+
+def test_a_number_that_depends_on_query_and_key_in_another_way_is_not_named() -> None:
+    problem = problem_of()
+    added = np.sin(QUERY[:, None] * KEY)
+    assert said(problem, softmax(evaluate(problem).state.logits + added)) == ()
+
+
 def test_blocks_that_are_right_in_themselves() -> None:
     problem = problem_of(keys=16)
     factors = np.exp(np.random.default_rng(13).normal(size=(BATCH, HEADS, QUERIES, 2))).repeat(8, axis=-1)
@@ -268,6 +299,17 @@ def test_heads_that_keep_the_weights_of_those_before_them() -> None:
     actual[:, 2] = 0.5 * actual[:, 2] + 0.2 * actual[:, 1] + 0.3 * actual[:, 0]
     actual[:, 1] = 0.75 * actual[:, 1] + 0.25 * actual[:, 0]
     assert first(problem, actual) == "are for each head a mixture of its own weights and those of the preceding heads"
+
+
+def test_weights_of_zero_are_those_of_no_other_row() -> None:
+    """A fully masked row has only zeros, too, and zeros are a mixture of whatever weights."""
+    allowed = np.ones((QUERIES, KEYS), dtype=bool)
+    allowed[0] = False
+    problem = masked(allowed)
+    expected = weights(problem)
+    assert first(problem, np.zeros_like(expected)) == "are wrongly zero for every key"
+    without_last = expected * (np.arange(HEADS) < HEADS - 1)[:, None, None]
+    assert first(problem, without_last) == "are wrongly zero for every key in rows of the last head"
 
 
 def test_weights_that_are_no_numbers() -> None:

@@ -143,9 +143,13 @@ class RunBuilder:
         *causes: dict[str, Any],
         unexplained: tuple[str, ...] = (),
         separated: tuple[dict[str, Any], ...] = (),
+        where: str = "",
     ) -> None:
-        """Add the record that says why a subject fails."""
-        why = {"causes": causes, "unexplained": unexplained} | ({"separated": separated} if separated else {})
+        """Add the record that says why a subject fails. where: the condition of the unexplained calls."""
+        why: dict[str, Any] = {"causes": causes, "unexplained": unexplained} | (
+            {"separated": separated} if separated else {}
+        )
+        why |= {"unexplained_where": where} if where else {}
         self.records.append({"type": "diagnosis", "schema": 2, "subject": subject, **why})
 
     def tensors(self, name: str, **arrays: tuple[Array, Array, Array]) -> str:

@@ -1,5 +1,6 @@
 """What every report shows first: the conclusion, the causes, and the totals of each subject."""
 
+import io
 import math
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ from conformance.report.conclusion import gate_notes, headline, known_groups, su
 from conformance.report.counts import budget_text, share_text
 from conformance.report.findings import advice, finding_text, findings, findings_of
 from conformance.report.junit import junit_xml
-from conformance.report.summary import summary
+from conformance.report.run_page import page, picture
+from conformance.report.summary import summary, write_summary
+from conformance.report.terminal import print_summary
 
 from .build_run import RunBuilder
 
@@ -146,7 +149,7 @@ def test_the_diagnosis_overrules_what_explains_a_cell_alone(tmp_path: Path) -> N
     assert finding_text(left) == (
         "2 verdicts of torch.mha (fail: a known cause would explain this failure, but other calls rule it out; "
         "no cause found): "
-        "these calls alone suggest that it does not scale, but other calls contradict this: output: far off"
+        "output: far off; these calls alone suggest that it does not scale, but other calls contradict this"
     )
 
 
@@ -163,7 +166,75 @@ def test_without_a_cause_it_is_told_what_the_weights_are(tmp_path: Path) -> None
     builder.diagnosis(subject, cause, unexplained=("a/two", "a/three", "a/four"))
     explained, left = findings(load_run(builder.write()))
     assert explained.sentence == "does not scale"
-    assert left.sentence == "its weights (measured in 3 calls) sum to 2: output: far off"
+    assert (left.sentence, left.facts) == ("output: far off", ("its weights (measured in 3 calls) sum to 2",))
+
+
+def relation(name: str, found: str = "broken") -> dict[str, str]:
+    return {"name": name, "found": found} | ({"sentence": f"breaks {name}"} if found == "broken" else {})
+
+
+def test_without_a_cause_it_is_told_which_relations_are_broken(tmp_path: Path) -> None:
+    """At most two, those that are broken most often first; none that the measured weights tell more precisely."""
+    builder = RunBuilder(tmp_path)
+    subject = builder.subject("torch.mha")
+    read = {"calls": 1, "beyond": 3, "elements": 9, "odd": ["sum to 2"]}
+    for name, relations in (
+        ("a/one", [relation("order"), relation("rare"), relation("visible_keys"), relation("known", "known")]),
+        ("a/two", [relation("order", "holds"), relation("rare", "holds")]),
+        ("a/three", [relation("rare", "holds"), relation("heads"), relation("last_key", "holds")]),
+    ):
+        builder.cell(
+            builder.case(name), subject, "fail", class_="impossible", rejected=True, reason="output: far off",
+            pattern=read, invariants=relations,
+        )  # fmt: skip
+    builder.diagnosis(subject, unexplained=("a/one", "a/two", "a/three"), where="only with a mask")
+    (found,) = findings(load_run(builder.write()))
+    facts = (
+        "it fails only with a mask",
+        "its weights (measured in 3 calls) sum to 2",
+        "it breaks heads (tested in 1 call)",
+        "it breaks order (in 1 of 2 tested calls)",
+    )
+    assert (found.sentence, found.facts) == ("output: far off", facts)
+    assert finding_text(found).endswith(f": output: far off; {'; '.join(facts)}")
+
+
+def test_every_report_has_the_facts_on_lines_of_their_own(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path)
+    subject = failing(builder, "a/one", "a/two")
+    builder.diagnosis(subject, unexplained=("a/one", "a/two"), where="only with a mask")
+    run = load_run(builder.write())
+    screen = io.StringIO()
+    print_summary(run, screen)
+    lines = screen.getvalue().splitlines()
+    first = next(number for number, line in enumerate(lines) if line.endswith("no cause found): output: far off"))
+    assert lines[first + 1] == "  it fails only with a mask"
+    write_summary(run, tmp_path / "summary.md")
+    assert "output: far off\n  - it fails only with a mask\n" in (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert '<span class="fact">It fails only with a mask.</span>' in "".join(page(run))
+
+
+def test_the_picture_is_of_a_call_whose_weights_have_a_name(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path)
+    subject = builder.subject("torch.mha")
+    for name, beyond, odd in (("a/nan", 9, []), ("a/few", 3, ["sum to 2"]), ("a/more", 5, ["sum to 2"])):
+        builder.cell(
+            builder.case(name), subject, "fail", class_="impossible", rejected=True, reason="output: far off",
+            pattern={"calls": 1, "beyond": beyond, "elements": 9, "odd": odd},
+        )  # fmt: skip
+    run = load_run(builder.write())
+    assert picture(run, findings(run)[0]) == ("a/more", subject)
+
+
+def test_a_broken_relation_is_told_once(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path)
+    subject = builder.subject("torch.mha")
+    builder.cell(
+        builder.case("a/one"), subject, "fail", class_="invariant", rejected=True,
+        reason="order: it breaks order: output: 3", invariants=[relation("order")],
+    )  # fmt: skip
+    (found,) = findings(load_run(builder.write()))
+    assert found.facts == ()
 
 
 def test_a_cause_shows_once_for_calls_and_for_relations_between_replies(tmp_path: Path) -> None:

@@ -80,6 +80,11 @@ def with_heads_told_apart(asked: Problem) -> Problem:
     return asked.but(query=asked.query * heads)
 
 
+def with_batch_elements_told_apart(asked: Problem) -> Problem:
+    elements = (1 + 0.1 * np.arange(asked.batch))[:, None, None, None]
+    return asked.but(query=asked.query * elements)
+
+
 def wrong_if(condition: Callable[[Problem], bool]) -> Implementation:
     return lambda asked: {name: values * (2 if condition(asked) else 1) for name, values in honest(asked).items()}
 
@@ -88,6 +93,7 @@ LIARS: Sequence[tuple[str, Problem, Implementation]] = [
     ("visible_keys", problem(), under(without_the_last_visible_key)),
     ("key_order", problem(), under(with_positions)),
     ("head_order", problem(), under(with_heads_told_apart)),
+    ("batch_order", problem(), under(with_batch_elements_told_apart)),
     ("batch_of_one", problem(), wrong_if(lambda asked: asked.batch == 1)),
     ("padded_key", problem(), wrong_if(lambda asked: asked.seq_len_k % 8 == 0)),
     ("last_key", causal(), under(lambda asked: seeing(asked, asked.attended() | (np.arange(KEYS) == KEYS - 1)))),
