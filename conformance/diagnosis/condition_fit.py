@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from math import inf
+from math import inf, lgamma, log
 from typing import Protocol
 
 import numpy as np
@@ -243,15 +243,20 @@ class Guards:
         """
         The smallest guards that hold in all of `shows` and in as few as possible of `conforming`, and that number.
 
-        A second condition must reduce the number.
+        A second condition must pay for itself: it costs bits, and saves bits of the list that says which of the calls
+        in which the condition holds are in `shows`. Otherwise it holds in a few calls by chance.
         """
-        _, holds = self._table
+        named, holds = self._table
         everywhere = np.flatnonzero(holds[:, np.array(shows)].all(axis=1))
         kept = holds[:, np.array(conforming, dtype=int)]
         best: tuple[tuple[Condition, ...], int] = ((), len(conforming))
         for terms, least, firsts, seconds in self._attempts(everywhere):
             left = (kept[firsts] & kept[seconds]).sum(axis=1)
-            if left.min(initial=best[1]) >= best[1] or (terms == 1 and len(shows) < least):
+            fewest = left.min(initial=best[1])
+            if fewest >= best[1] or (terms == 1 and len(shows) < least):
+                continue
+            saves = _bits_of_choice(len(shows), best[1]) - _bits_of_choice(len(shows), fewest)
+            if terms > 1 and saves < of_condition(terms - bool(best[0]), len(named)):
                 continue
             first = np.flatnonzero(left == left.min())[:MAX_GUARDS]
             best = self._together(firsts[first], seconds[first]), int(left.min())
@@ -262,6 +267,11 @@ class Guards:
         named, _ = self._table
         pairs = zip(firsts, seconds, strict=True)
         return tuple(named[a] if a == b else named[a].and_also(named[b]) for a, b in pairs)
+
+
+def _bits_of_choice(some: int, others: int) -> float:
+    """The bits that say which calls are the given ones, of `some` given and `others` other calls."""
+    return (lgamma(some + others + 1) - lgamma(some + 1) - lgamma(others + 1)) / log(2.0)
 
 
 def _in_twos(denials: Array) -> tuple[Array, Array]:

@@ -193,11 +193,13 @@ def _adds_up(pattern: WeightPattern, total: Array, terms: Array) -> bool:
 
 
 # A place in a fact, or a figure that depends on it -> what is said without it.
+OF_ROWS = r"(?: in (?:exactly the|\d+ of \d+) rows.*?)?(?=, as if |, in the right proportions|$)"
 PLACES = (
-    (re.compile(r" in (?:exactly the|\d+ of \d+) rows.*?(?=, as if |, in the right proportions|$)"), " in some rows"),
-    (re.compile(r"wrongly (zero|nonzero) (?:for|at) .*?(?=, and are wrongly |$)"), r"wrongly \1 at some positions"),
     (re.compile(r"sum to 0\.\d+"), "sum to less than 1"),
-    (re.compile(r", as if .*? value 0"), ""),
+    (re.compile(rf"sum to (1|less than 1|more than 1)(?!\.){OF_ROWS}"), r"sum to \1 in some rows"),
+    (re.compile(r"are (NaN|not finite) in .*"), r"are \1 in some rows"),
+    (re.compile(r"wrongly (zero|nonzero) (?:for|at) .*?(?=, and are wrongly |$)"), r"wrongly \1 at some positions"),
+    (re.compile(r", as if .*? value 0"), ", in the right proportions"),
 )
 
 

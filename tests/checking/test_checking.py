@@ -324,9 +324,10 @@ def test_what_nothing_explains_is_read_off_the_weights(checked: Check, tmp_path:
     """The check measures weights in the smallest call with enough keys, which need not be the case of the finding."""
     (tmp_path / "mine.py").write_text(LATE_KEYS, encoding="utf-8")
     done = checked(f"{tmp_path / 'mine.py'}:attention", "shapes/lengths/*", "shapes/kernel_sized/aligned*")
-    (sentence,) = sentences(done)
-    assert "its weights (measured in 2 calls) look as if the logits of keys after the first 8 were" in sentence
-    assert "multiplied by 0.7: output: " in sentence
+    (cause,) = done.causes
+    weights = "look as if the logits of keys after the first 8 were multiplied by 0.7"
+    assert f"its weights (measured in 2 calls) {weights}" in cause.facts
+    assert f"   {cause.facts[0]}" in done.lines()
 
 
 UNMERGED = """
