@@ -194,9 +194,9 @@ def _called(signature: Signature) -> Iterator[str]:
 
 
 def _mask(form: MaskForm) -> str:
-    reads = [*(["boolean, True = attend"] if form.boolean else []), *(["floats that are added"] if form.added else [])]
-    misread = " (booleans raise no error, but hide no key)" if form.misread else ""
-    return f"({', '.join(AXES[axis] for axis in form.axes)}), {' or '.join(reads)}{misread}"
+    added = "added to the logits" + ("; booleans raise no error, but hide no key" if form.misread else "")
+    reads = [*(["boolean (True = attend)"] if form.boolean else []), *([f"floats ({added})"] if form.added else [])]
+    return f"({', '.join(AXES[axis] for axis in form.axes)}), {' or '.join(reads)}"
 
 
 def varying_notes(varies: Varying, named: Collection[str]) -> Iterator[str]:

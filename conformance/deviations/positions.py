@@ -151,6 +151,7 @@ def named_rows() -> Iterator[tuple[str, Rows]]:
         yield f"of the first {what}", _by_index(axis, lambda index, _: index == 0)
         yield f"of the last {what}", _by_index(axis, lambda index, count: index == count - 1)
         yield f"of {what}s after the first", _by_index(axis, lambda index, _: index > 0)
+        yield f"of {what}s before the last", _by_index(axis, lambda index, count: index < count - 1)
         for block in (2, 4, 8):
             yield f"of {what}s after the last full block of {block}", _after_whole(axis, block)
     yield "of queries after the last full block of 2", _after_whole(2, 2)

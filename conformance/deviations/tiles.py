@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import product
 
 import numpy as np
@@ -232,7 +232,10 @@ def key_loop(loop: KeyLoop) -> Deviation:
     return Deviation(DECISION, loop.name, problem=each_operand(cut), wording=wording)
 
 
-_LOOPS = {loop.name: loop for loop in key_loops()}
+@cache
+def _loops() -> dict[str, KeyLoop]:
+    """All loops by name, made when they are first needed: there are thousands."""
+    return {loop.name: loop for loop in key_loops()}
 
 
 def find_key_loop(name: str) -> Deviation:
@@ -242,6 +245,6 @@ def find_key_loop(name: str) -> Deviation:
     Raises:
         KeyError: there is no loop of that name.
     """
-    if name not in _LOOPS:
+    if name not in _loops():
         raise KeyError(f"no deviation {DECISION}={name}: the name of a loop looks like {KeyLoop(8, 4, 'first').name}")
-    return key_loop(_LOOPS[name])
+    return key_loop(_loops()[name])

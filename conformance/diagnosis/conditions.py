@@ -67,6 +67,10 @@ LACKING = {
 }
 
 
+# A multiple of this number is even.
+EVEN = 2
+
+
 # The fields of a condition by what they are about; each field is in one of the four sets.
 OF_CALL = frozenset(
     (
@@ -275,8 +279,10 @@ class Condition(BaseModel):
         yield from (f"with {a} < {b}" for a, b in self.sizes_less)
         yield from (f"with {name} > {limit}" for name, limit in self.sizes_above.items())
         yield from (f"with {name} <= {limit}" for name, limit in self.sizes_up_to.items())
-        yield from (f"with {name} a multiple of {block}" for name, block in self.sizes_multiple.items())
-        yield from (f"with {name} not a multiple of {block}" for name, block in self.sizes_not_multiple.items())
+        for name, block in self.sizes_multiple.items():
+            yield f"with an even {name}" if block == EVEN else f"with {name} a multiple of {block}"
+        for name, block in self.sizes_not_multiple.items():
+            yield f"with an odd {name}" if block == EVEN else f"with {name} not a multiple of {block}"
 
 
 def _among(allowed: Names | None, value: str) -> bool:

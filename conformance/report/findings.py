@@ -63,9 +63,8 @@ class Finding:
     def full_sentence(self) -> str:
         """The sentence, followed by what was seen in the example, or by what speaks against the cause."""
         if self.fail_otherwise:
-            calls = counted(self.fail_otherwise, "other call")
-            fail = "fails" if self.fail_otherwise == 1 else "fail"
-            return f"{self.sentence}, but {calls} that this would affect {fail} in another way"
+            calls = counted(self.fail_otherwise, "other failing call")
+            return f"{self.sentence}, but this does not explain {calls} in which it would show"
         return f"{self.sentence}: {self.seen}" if self.seen else self.sentence
 
 
@@ -337,8 +336,10 @@ def _unexplained(cells: list[LoggedCell], where: Mapping[Key, str] = MappingProx
 
 def _described(finding: Finding, where: Mapping[Key, str], cells: list[LoggedCell]) -> Finding:
     """Add the facts: where the failures are, what the weights are, what changes them, what explains each cell alone."""
-    phrase, calls = most_common(cell.pattern.odd for cell in cells if cell.pattern.odd is not None)
-    weights = f"its weights (measured in {counted(calls, 'call')}) {phrase}" if phrase else ""
+    measured = [cell for cell in cells if cell.pattern.odd is not None]
+    phrase, calls = most_common(cell.pattern.odd or () for cell in measured)
+    which = "the weights that it returns" if _are_returned(measured) else "its weights"
+    weights = f"{which} (in {calls} of {counted(len(measured), 'measured call')}) {phrase}" if phrase else ""
     alone = _contradicted_cause(cells) if finding.example in where else ""
     condition = where.get(finding.example, "")
     fails = f"it fails {condition}" if condition else ""
@@ -363,12 +364,14 @@ def broken(relations: Iterable[LoggedRelation]) -> Iterator[str]:
     calls = Counter(each.name for each in tested)
     found = Counter((each.name, each.sentence) for each in tested if each.found == "broken")
     for name, sentence in sorted(found, key=lambda relation: -found[relation] / calls[relation[0]]):
-        yield f"it {sentence} ({_share(found[name, sentence], calls[name])})"
+        yield f"it {sentence} (in {found[name, sentence]} of {counted(calls[name], 'tested call')})"
 
 
-def _share(broken: int, tested: int) -> str:
-    """In how many of the tested calls a relation is broken, in words."""
-    return f"tested in {counted(tested, 'call')}" if broken == tested else f"in {broken} of {tested} tested calls"
+def _are_returned(measured: Iterable[LoggedCell]) -> bool:
+    """Whether facts about weights are about the returned ones, because the output of every call is right."""
+    return not any(
+        output.output == "output" and output.verdict == "fail" for cell in measured for output in cell.outputs
+    )
 
 
 def _contradicted_cause(cells: list[LoggedCell]) -> str:

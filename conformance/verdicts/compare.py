@@ -80,8 +80,12 @@ def _broken(name: str, message: str, **numbers: Any) -> OutputComparison:
     return OutputComparison(name, "fail", float("inf"), impossible=True, message=f"{name}: {message}", numbers=numbers)
 
 
+# The kinds of elements, by number.
+KINDS = ("finite", "NaN", "inf", "-inf")
+
+
 def kinds(values: Array) -> Array:
-    """The kind of each element: 0 for a finite number, 1 for NaN, 2 for +inf, 3 for -inf."""
+    """The kind of each element, as an index of KINDS."""
     if np.isfinite(values).all():
         return np.zeros(values.shape, dtype=np.int8)
     return np.select([np.isnan(values), values == np.inf, values == -np.inf], [1, 2, 3], 0)
@@ -94,8 +98,9 @@ def _pattern(name: str, expected: Array, actual: Array, bound: Bound) -> OutputC
         return None
     at = tuple(int(i) for i in np.argwhere(wrong)[0])
     count = int(wrong.sum())
+    got, due = (" or ".join(KINDS[kind] for kind in np.unique(kinds(values)[wrong])) for values in (actual, expected))
     message = (
-        f"{count} of {wrong.size} elements are of another kind (NaN, inf, -inf or finite) than expected: "
+        f"{count} of {wrong.size} elements are {got} where {due.replace(KINDS[0], 'a finite number')} is expected: "
         f"{actual[at]:.6g} at {list(at)}, expected {expected[at]:.6g}"
     )
     return _broken(

@@ -326,7 +326,7 @@ def test_what_nothing_explains_is_read_off_the_weights(checked: Check, tmp_path:
     done = checked(f"{tmp_path / 'mine.py'}:attention", "shapes/lengths/*", "shapes/kernel_sized/aligned*")
     (cause,) = done.causes
     weights = "look as if the logits of keys after the first 8 were multiplied by 0.7"
-    assert f"its weights (measured in 2 calls) {weights}" in cause.facts
+    assert f"its weights (in 2 of 2 measured calls) {weights}" in cause.facts
     assert f"   {cause.facts[0]}" in done.lines()
 
 

@@ -243,7 +243,7 @@ def test_a_boolean_mask_that_is_added_is_told(checked: Check, tmp_path: Path) ->
     )
     done = checked(f"{tmp_path / 'mine.py'}:attend", "shapes/cross*", "masks/additive/*")
     assert done.decision.conforms, done.lines()
-    assert done.notes[0].endswith(", floats that are added (booleans raise no error, but hide no key)")
+    assert done.notes[0].endswith(", floats (added to the logits; booleans raise no error, but hide no key)")
 
 
 def test_a_convention_is_observed_beside_a_rare_mistake(checked: Check, tmp_path: Path) -> None:

@@ -98,8 +98,8 @@ def test_several_layouts_are_told_together() -> None:
 
 def test_heads_may_be_shared_out_between_two_devices() -> None:
     cells = [call(heads=count) for count in (1, 2, 3, 4, 5, 6)]
-    assert words(cells, [1, 3, 5], [0, 2, 4]) == ["with num_heads a multiple of 2"]
-    assert words(cells, [0, 2, 4], [1, 3, 5]) == ["with num_heads not a multiple of 2"]
+    assert words(cells, [1, 3, 5], [0, 2, 4]) == ["with an even num_heads"]
+    assert words(cells, [0, 2, 4], [1, 3, 5]) == ["with an odd num_heads"]
 
 
 def test_what_a_call_requires_is_a_condition() -> None:

@@ -126,15 +126,15 @@ def test_junit_and_the_summary_say_both_mistakes_of_a_call(tmp_path: Path) -> No
     assert "reverses the keys; ignores the scale argument" in "\n".join(summary(run))
 
 
-@pytest.mark.parametrize(("calls", "said"), [(1, "1 other call that this would affect fails"), (2, "2 other calls")])
+@pytest.mark.parametrize(("calls", "said"), [(1, "1 other failing call"), (2, "2 other failing calls")])
 def test_a_cause_says_what_speaks_against_it(tmp_path: Path, calls: int, said: str) -> None:
     builder = RunBuilder(tmp_path)
     subject = failing(builder, "a/one", "a/two", "a/three")
     cause = {"sentence": "reverses", "cells": ["a/two"], "remedy": "turn back", "fail_otherwise": calls}
     builder.diagnosis(subject, cause, unexplained=("a/one", "a/three"))
     text = finding_text(findings(load_run(builder.write()))[0])
-    assert text.startswith(f"1 cause explains 1 verdict of torch.mha: it reverses, but {said}")
-    assert text.endswith(" in another way; workaround: turn back")
+    assert text.startswith(f"1 cause explains 1 verdict of torch.mha: it reverses, but this does not explain {said} ")
+    assert text.endswith(" in which it would show; workaround: turn back")
 
 
 def test_the_diagnosis_overrules_what_explains_a_cell_alone(tmp_path: Path) -> None:
@@ -166,7 +166,10 @@ def test_without_a_cause_it_is_told_what_the_weights_are(tmp_path: Path) -> None
     builder.diagnosis(subject, cause, unexplained=("a/two", "a/three", "a/four"))
     explained, left = findings(load_run(builder.write()))
     assert explained.sentence == "does not scale"
-    assert (left.sentence, left.facts) == ("output: far off", ("its weights (measured in 3 calls) sum to 2",))
+    assert (left.sentence, left.facts) == (
+        "output: far off",
+        ("the weights that it returns (in 3 of 3 measured calls) sum to 2",),
+    )
 
 
 def relation(name: str, found: str = "broken") -> dict[str, str]:
@@ -191,8 +194,8 @@ def test_without_a_cause_it_is_told_which_relations_are_broken(tmp_path: Path) -
     (found,) = findings(load_run(builder.write()))
     facts = (
         "it fails only with a mask",
-        "its weights (measured in 3 calls) sum to 2",
-        "it breaks heads (tested in 1 call)",
+        "the weights that it returns (in 3 of 3 measured calls) sum to 2",
+        "it breaks heads (in 1 of 1 tested call)",
         "it breaks order (in 1 of 2 tested calls)",
     )
     assert (found.sentence, found.facts) == ("output: far off", facts)

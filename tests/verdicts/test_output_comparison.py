@@ -38,13 +38,19 @@ def test_a_wrong_dtype_is_impossible_also_with_equal_numbers() -> None:
     assert found.budget == float("inf")
 
 
-@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
-def test_a_non_finite_number_where_a_finite_one_belongs(wrong: float) -> None:
+@pytest.mark.parametrize(("wrong", "name"), [(np.nan, "NaN"), (np.inf, "inf"), (-np.inf, "-inf")])
+def test_a_non_finite_number_where_a_finite_one_belongs(wrong: float, name: str) -> None:
     found = judged(np.array([1.0, 2.0]), np.array([1.0, wrong]), bound((2,)))
     assert found.verdict == "fail"
     assert found.impossible
-    kind = "1 of 2 elements are of another kind (NaN, inf, -inf or finite) than expected"
+    kind = f"1 of 2 elements are {name} where a finite number is expected"
     assert found.message == f"output: {kind}: {wrong:.6g} at [1], expected 2"
+
+
+def test_every_kind_of_wrong_element_is_said() -> None:
+    found = judged(np.array([np.nan, 1.0, 2.0, 3.0]), np.array([0.0, np.nan, np.inf, 3.0]), bound((4,)))
+    kind = "3 of 4 elements are finite or NaN or inf where a finite number or NaN is expected"
+    assert found.message == f"output: {kind}: 0 at [0], expected nan"
 
 
 def test_nan_must_be_nan() -> None:
