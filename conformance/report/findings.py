@@ -129,8 +129,9 @@ def most_common(read: Iterable[Sequence[str]]) -> tuple[str, int]:
     """
     The phrase that more than half of the calls share, and how many share it; ("", 0) if there is none.
 
-    If they share none, phrases without places are compared. Figures that differ between calls are all listed. read: for
-    each call that was read, every phrase that is certain, the plainest first.
+    If they share none, phrases without places are compared. Of phrases that equally many calls share, the one that a
+    later call shares is taken, then the plainest. Figures that differ between calls are all listed. read: for each call
+    that was read, those with the fewest weights first, every phrase that is certain, the plainest first.
     """
     read = list(read)
     return _most_common(read) or _most_common([list(map(without_places, phrases)) for phrases in read]) or ("", 0)
@@ -143,7 +144,11 @@ def _most_common(read: Sequence[Sequence[str]]) -> tuple[str, int] | None:
     frequent = [pattern for pattern, phrases in common.items() if 2 * len(phrases) > len(calls)]
     if not frequent:
         return None
-    best = min(frequent, key=lambda pattern: (-len(common[pattern]), sum(rank.get(pattern, 0) for rank in ranks)))
+    last = {pattern: number for number, call in enumerate(calls) for pattern in call}
+    best = min(
+        frequent,
+        key=lambda pattern: (-len(common[pattern]), -last[pattern], sum(rank.get(pattern, 0) for rank in ranks)),
+    )
     figures = zip(*(FIGURES.findall(phrase) for phrase in common[best]), strict=True)
     filled = iter([" or ".join(dict.fromkeys(each)) for each in figures])
     return FIGURES.sub(lambda _: next(filled), common[best][0]), len(common[best])
@@ -336,7 +341,9 @@ def _unexplained(cells: list[LoggedCell], where: Mapping[Key, str] = MappingProx
 
 def _described(finding: Finding, where: Mapping[Key, str], cells: list[LoggedCell]) -> Finding:
     """Add the facts: where the failures are, what the weights are, what changes them, what explains each cell alone."""
-    measured = [cell for cell in cells if cell.pattern.odd is not None]
+    measured = sorted(
+        (cell for cell in cells if cell.pattern.odd is not None), key=lambda cell: cell.pattern.elements or 0
+    )
     phrase, calls = most_common(cell.pattern.odd or () for cell in measured)
     which = "the weights that it returns" if _are_returned(measured) else "its weights"
     weights = f"{which} (in {calls} of {counted(len(measured), 'measured call')}) {phrase}" if phrase else ""

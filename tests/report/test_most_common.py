@@ -15,6 +15,7 @@ from conformance.report.findings import most_common
          ("for keys behind the first 8", 2)),
         ([("a", "b"), ("b", "a"), ("a",)], ("a", 3)),
         ([("a",), ("b",)], ("", 0)),  # they contradict each other
+        ([("a", "b"), ("a",), ("b",)], ("b", 2)),  # the largest call has the last word
         ([("a",), ()], ("", 0)),  # the other call was read, too, and does not share it
         ([("a",), ("a",), ("b",)], ("a", 2)),
         ([("times the scale (0.5)",), ("times the scale (0.378)",)], ("times the scale (0.5 or 0.378)", 2)),
