@@ -161,7 +161,7 @@ class SecondLook:
         if pending.judged.declared is None or not is_changeable(pending.problem):
             return
         for invariant in INVARIANTS:
-            if invariant.name in self._closeness.left_out:
+            if invariant.name in self._closeness.left_out or (invariant.of_failures and not pending.red):
                 continue
             cell = self._changed(pending, invariant.change(pending.problem), invariant.name)
             if cell is not None:

@@ -44,6 +44,7 @@ class Invariant:
 
     sentence: what an implementation that breaks the relation does; completes "it ...". moves: the reply must change
     wherever the oracle's reply does. If false, the second reply must be what `follow` computes from the first.
+    of_failures: whether only failing calls are tested, because the relation says little about a call that conforms.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Invariant:
     change: Change
     follow: Follow = _unchanged
     moves: bool = False
+    of_failures: bool = False
 
 
 def _reversed(size: int) -> list[int]:
@@ -146,6 +148,7 @@ INVARIANTS: tuple[Invariant, ...] = (
         "returns a different result when the batch elements are reordered",
         _permuted_batch,
         _with_batch_permuted,
+        of_failures=True,
     ),
     Invariant(
         "batch_of_one",

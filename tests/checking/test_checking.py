@@ -330,6 +330,29 @@ def test_what_nothing_explains_is_read_off_the_weights(checked: Check, tmp_path:
     assert f"   {cause.facts[0]}" in done.lines()
 
 
+MIXING = """
+import numpy as np
+
+def attention(query, key, value, mask=None):
+    logits = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
+    logits = np.where(True if mask is None else mask, logits, -1e30)
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    output = weights / weights.sum(axis=-1, keepdims=True) @ value
+    output[1:] += 0.25 * output[:-1]
+    return output
+"""
+
+
+def test_a_function_that_mixes_batch_elements_is_found_out_by_another_order(checked: Check, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MIXING, encoding="utf-8")
+    done = checked(f"{tmp_path / 'mine.py'}:attention", "shapes/*", "masks/key_padding*", "combined/pairs/*")
+    (cause,) = done.causes
+    assert not cause.explained
+    (order,) = [fact for fact in cause.facts if "when the batch elements are reordered" in fact]
+    assert re.fullmatch(r"it returns a different result .* \(in (\d+) of \1 tested calls?\)", order)
+    assert cause.facts[0].startswith("it fails only with batch > 1")
+
+
 UNMERGED = """
 import numpy as np
 

@@ -72,7 +72,6 @@ def test_the_honest_one_passes_and_every_relation_that_is_asked_holds(looked: An
     assert {name for name, _ in found} == {
         "visible_keys",
         "batch_of_one",
-        "batch_order",
         "key_order",
         "head_order",
         "mask_convention",
