@@ -102,7 +102,8 @@ def _ways(change: Change, before: str, now: str) -> ObservedWays:
     if not decisions and base.conforms and candidate.conforms:
         decisions = sorted(_differing(effective(base), effective(candidate)))
     first, second = _side(base, before, decisions), _side(candidate, now, decisions)
-    condition = candidate.condition if now and now == candidate.ways[0] else ""
+    is_diagnosed = now == candidate.ways[0] if now else not candidate.ways
+    condition = candidate.condition if is_diagnosed else ""
     return ObservedWays(first[0], second[0], first[1], second[1], _short(first[0], second[0]), condition)
 
 
@@ -295,7 +296,10 @@ def _what(kind: str, ways: ObservedWays, was: str) -> str:
         return f"{ways.now_text} than {was}{only}"
     if ways.short:
         return f"{ways.short[0]} ({was}: {ways.short[1]}){only}"
-    return f"it {ways.now_text}{only}; {was} it {_past(ways.before_text)}"
+    before = f"{was} it {_past(ways.before_text)}"
+    if ways.condition and "=" not in ways.now:  # no decision is named
+        return f"{ways.condition}, it {ways.now_text}; {before}"
+    return f"it {ways.now_text}{only}; {before}"
 
 
 def _past(text: str) -> str:

@@ -212,9 +212,9 @@ def observed(
     """
     Convert a cell of a run log.
 
-    joint: the way and the condition from the subject's joint diagnosis, by cell; "" of a cell that it leaves without a
-    cause, even if something explains the cell alone. If a known deviation accepts the cell and there is no diagnosis,
-    the decisions of the known deviation are used.
+    joint: the way and the condition from the subject's joint diagnosis, by cell. The way is "" for a cell that it
+    leaves without a cause, even if something explains the cell alone. If a known deviation accepts the cell and there
+    is no diagnosis, the decisions of the known deviation are used.
     """
     cause, condition = joint.get(cell.key, ("", ""))
     way = cause or (AND.join(cell.known.decisions) if cell.known else "")
@@ -244,7 +244,11 @@ def observed(
 
 
 def _joint(diagnoses: Iterable[LoggedDiagnosis]) -> dict[Key, tuple[str, str]]:
-    """The way (`decision=name & decision=name`) and condition of each cell, from the subjects' joint diagnoses."""
+    """
+    The way (`decision=name & decision=name`) and condition of each cell, from the subjects' joint diagnoses.
+
+    The condition of a cell without a cause is what all such cells have in common.
+    """
     found = {}
     for diagnosis in diagnoses:
         for cause in diagnosis.causes:
@@ -252,7 +256,7 @@ def _joint(diagnoses: Iterable[LoggedDiagnosis]) -> dict[Key, tuple[str, str]]:
             way = AND.join(taken) or f"arithmetic={cause.arithmetic}"
             for case in cause.cells:
                 found[case, diagnosis.subject] = (way, cause.condition)
-        found |= {(case, diagnosis.subject): ("", "") for case in diagnosis.unexplained}
+        found |= {(case, diagnosis.subject): ("", diagnosis.unexplained_where) for case in diagnosis.unexplained}
     return found
 
 

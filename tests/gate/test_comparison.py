@@ -98,6 +98,13 @@ def test_a_broken_relation_is_told_by_its_sentence() -> None:
     assert [group.sentence for group in found.groups] == [f"onnxruntime 1.24.4: {said}: 1 case"]
 
 
+def test_a_regression_without_a_cause_is_told_with_what_its_calls_have_in_common() -> None:
+    wrong = Observed("fail", klass="impossible", condition="only with batch > 1")
+    (group,) = of({"a": PASS}, {"a": wrong}).groups
+    said = "only with batch > 1, it differs by more than rounding can, and no single decision explains it"
+    assert group.sentence == f"onnxruntime 1.24.4: {said}; in 1.23.2 it conformed: 1 case"
+
+
 def test_a_cause_of_two_ways_is_told_with_its_condition() -> None:
     both = Observed("fail", ways=("scale=none & use[mask]=ignored",), klass="semantic", condition="only in float16")
     found = of({"a": PASS, "b": PASS}, {"a": both, "b": both})

@@ -81,6 +81,11 @@ def test_what_the_joint_diagnosis_rules_out_explains_no_cell(tmp_path: Path) -> 
     alone = side(tmp_path / "alone", (*records, failing, footer)).cells["a", "x"]
     together = side(tmp_path / "together", (*records, failing, diagnosis, footer)).cells["a", "x"]
     assert (alone.ways, together.ways) == (("scale=none",), ())
+    somewhere = {**diagnosis, "unexplained_where": "only with batch > 1"}
+    assert (
+        side(tmp_path / "where", (*records, failing, somewhere, footer)).cells["a", "x"].condition
+        == "only with batch > 1"
+    )
     broken = {**failing, "class": "invariant", "invariants": [{"name": "key_order", "found": "broken"}]}
     related = side(tmp_path / "related", (*records, broken, diagnosis, footer)).cells["a", "x"]
     assert related.ways == ("invariant=key_order",)
