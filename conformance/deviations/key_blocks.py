@@ -15,8 +15,11 @@ from conformance.spec.problem import Array, Problem
 # The maximum of every block of keys (blocks, ...) -> the logarithm of the factor by which its weights are too large.
 Excess = Callable[[Array], Array]
 
-# Maximum rise for which a lazily rescaling kernel does not rescale: 8 in units of log2.
+# Maximum rise for which a lazily rescaling kernel does not rescale: 8 in units of log2, as FlashAttention-4 has it.
 LAZY = 8 * math.log(2.0)
+
+# Other such limits, in units of the logits.
+LIMITS = (1, 2, 4, 8, 16)
 
 # Block lengths of loops that carry a maximum. Parts of one key would all weigh the same.
 SMALL_BLOCKS = (1, 2, *BLOCKS)
@@ -35,10 +38,10 @@ def _risen_next(tops: Array) -> Array:
     return np.diff(np.maximum.accumulate(tops), axis=0, append=tops.max(axis=0)[None])
 
 
-def _risen_in_small_steps(tops: Array) -> Array:
-    """Return how far the running maximum rises after each block, counting only rises of at most LAZY."""
+def _risen_in_small_steps(tops: Array, limit: float) -> Array:
+    """Return how far the running maximum rises after each block, counting only rises of at most `limit`."""
     steps = _risen_next(tops)
-    small = np.where(steps <= LAZY, steps, 0.0)
+    small = np.where(steps <= limit, steps, 0.0)
     return np.asarray(np.flip(np.cumsum(np.flip(small, axis=0), axis=0), axis=0))
 
 
@@ -178,6 +181,12 @@ def _online(name: str, steps: Callable[[int], StepsMap], blocks: tuple[int, ...]
     return _of_blocks("online_softmax", name, steps, blocks=blocks)
 
 
+def _lazily(name: str, limit: float) -> Iterator[Deviation]:
+    """Yield one deviation for each block length that does not rescale if the maximum rises by at most `limit`."""
+    excess = partial(_risen_in_small_steps, limit=limit)
+    return _online(name, partial(_unrescaled, excess, output=True, total=True), BLOCKS)
+
+
 def _times(factor: float) -> Excess:
     """Return a factor of how far the running maximum rises after each block."""
     return lambda tops: factor * _risen(tops)
@@ -192,7 +201,8 @@ ROWS: tuple[Deviation, ...] = (
         "rescaled_by_exp_of_log2", partial(_unrescaled, _times(1.0 - 1.0 / math.log(2.0)), output=True, total=True)
     ),
     *_online("rescaled_by_exp2_of_log", partial(_unrescaled, _times(1.0 - math.log(2.0)), output=True, total=True)),
-    *_online("lazily_rescaled", partial(_unrescaled, _risen_in_small_steps, output=True, total=True), BLOCKS),
+    *_lazily("lazily_rescaled", LAZY),
+    *(deviation for limit in LIMITS for deviation in _lazily(f"lazily_rescaled_up_to_{limit}", limit)),
     *_online("parts_without_maxima", partial(_unrescaled, _below_all, output=True, total=True), BLOCKS),
     *_online("parts_by_exp_of_log2", partial(_combined_by, 1.0 / math.log(2.0)), BLOCKS),
     *_online("parts_by_exp2_of_log", partial(_combined_by, math.log(2.0)), BLOCKS),

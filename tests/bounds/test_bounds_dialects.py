@@ -247,6 +247,7 @@ def test_every_deviation_is_bounded_or_refused(dtype: str) -> None:
                 assert not np.isnan(array).any(), deviation.key
             assert (bounds[name].tolerance[~np.isfinite(expected.values)] == 0.0).all(), deviation.key
     of_parts = ("lazily_rescaled", "parts_without_maxima", "parts_by_exp_of_log2", "parts_by_exp2_of_log")
+    limits = tuple(f"lazily_rescaled_up_to_{limit}" for limit in (1, 2, 4, 8, 16))
     running = (
         *("not_rescaled", "block_not_rescaled", "total_not_rescaled", "nothing_rescaled"),
         *("rescaled_by_exp_of_log2", "rescaled_by_exp2_of_log"),
@@ -256,7 +257,7 @@ def test_every_deviation_is_bounded_or_refused(dtype: str) -> None:
         "key_tail=repeated",
         "masked_block=nan",
         "masked_block=ends",
-        *(f"online_softmax={name}" for name in of_parts),
+        *(f"online_softmax={name}" for name in (*of_parts, *limits)),
     )
     of_small_blocks = ("leading_masked_keys=nan", *(f"online_softmax={name}" for name in running))
     assert refused == {

@@ -103,9 +103,9 @@ def calls(*masks: MaskOf, sizes: Sequence[tuple[int, int, int]] = SIZES, **field
     return [each.but(mask_operands=tuple(mask(each) for mask in masks)) for each in made]
 
 
-def far_apart() -> list[Problem]:
-    """Calls with logits so far apart that most weights are zero, but not until the maximum rises."""
-    return [each.but(query=each.query * 600.0) for each in calls()]
+def apart(times: float) -> list[Problem]:
+    """Calls whose logits are this many times further apart; at 600, most weights are zero once the maximum rises."""
+    return [each.but(query=each.query * times) for each in calls()]
 
 
 def layers(*masks: MaskOf, sizes: Sequence[tuple[int, int, int]] = SIZES, **fields: Any) -> list[Problem]:
@@ -286,6 +286,26 @@ def through(weights_of: Callable[[Problem], Array]) -> Callable[[Problem], Array
 def seeing(allowed: Callable[[Problem], Any]) -> Callable[[Problem], Array]:
     """A function that returns the output under this mask."""
     return through(lambda p: softmax(hidden(scores(p), allowed(p))))
+
+
+def rescaled_above(limit: float, length: int) -> Callable[[Problem], Array]:
+    """A loop over blocks of keys that rescales what it has summed only if the maximum rises by more than a limit."""
+
+    def attention(p: Problem) -> Array:
+        logits = scores(p)
+        top = np.full((*logits.shape[:-1], 1), -np.inf)
+        total, output = np.zeros_like(top), np.zeros((*logits.shape[:-1], p.value_dim))
+        for start in range(0, p.seq_len_k, length):
+            block = logits[..., start : start + length]
+            risen = np.maximum(top, block.max(axis=-1, keepdims=True))
+            exponentials = np.exp(block - risen)
+            kept = np.where(risen - top > limit, np.exp(top - risen), 1.0)
+            total = total * kept + exponentials.sum(axis=-1, keepdims=True)
+            output = output * kept + exponentials @ p.value[..., start : start + length, :]
+            top = risen
+        return np.asarray(output / total)
+
+    return attention
 
 
 def values_not_rescaled(length: int) -> Callable[[Problem], Array]:
@@ -559,7 +579,8 @@ TILES = (
 )
 KEY_BLOCKS = (
     Mistake("online_softmax=not_rescaled_4", calls(), values_not_rescaled(4)),
-    Mistake("online_softmax=not_rescaled_1", [*calls(), *far_apart()], values_not_rescaled(1)),
+    Mistake("online_softmax=not_rescaled_1", [*calls(), *apart(600.0)], values_not_rescaled(1)),
+    Mistake("online_softmax=lazily_rescaled_up_to_4_4", [*calls(), *apart(4.0)], rescaled_above(4.0, 4)),
     Mistake("leading_masked_keys=nan_4", calls(late_keys), unguarded_loop),
     Mistake("masked_block=nan_4", calls(a_block_hidden), parts_unguarded),
     Mistake("key_tail=dropped_4", calls(sizes=(*SIZES, (2, 5, 3))), seeing(lambda p: key(p) < p.seq_len_k // 4 * 4)),

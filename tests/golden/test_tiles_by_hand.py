@@ -214,6 +214,10 @@ def test_parts_whose_logarithms_are_of_another_base(lie: str, expected: float | 
     [
         (5.0, "lazily_rescaled_4", True),
         (7.0, "lazily_rescaled_4", False),
+        (7.0, "lazily_rescaled_up_to_8_4", True),
+        (9.0, "lazily_rescaled_up_to_8_4", False),
+        (3.0, "lazily_rescaled_up_to_4_4", True),
+        (5.0, "lazily_rescaled_up_to_4_4", False),
     ],
 )
 def test_a_rise_that_is_small_enough_is_forgotten(rise: float, lie: str, *, kept: bool) -> None:

@@ -48,7 +48,7 @@ def rises_by_four_forgotten(query: Array, key: Array, value: Array, mask: Array 
     """
     What is summed is shrunk only if the maximum rises by more than 4; the next block of 16 keys takes the new one.
 
-    Right: fail
+    Right: online_softmax=lazily_rescaled_up_to_4_16
     """
     logits = hide(scores(query, key), mask)
     peak = np.full((*logits.shape[:-1], 1), -np.inf, query.dtype)

@@ -138,7 +138,7 @@ def rises_of_eight_forgotten(query: Array, key: Array, value: Array, mask: Array
     """
     What was summed of blocks of 16 keys before is rescaled where the maximum rises by more than 8, no matter how often.
 
-    Right: fail
+    Right: online_softmax=lazily_rescaled_up_to_8_16
     """
     logits = hide(scores(query, key), mask)
     total, result = np.zeros((*query.shape[:-1], 1), query.dtype), np.zeros_like(query[..., :1] * value[..., :1, :])
