@@ -288,8 +288,12 @@ def seeing(allowed: Callable[[Problem], Any]) -> Callable[[Problem], Array]:
     return through(lambda p: softmax(hidden(scores(p), allowed(p))))
 
 
-def rescaled_above(limit: float, length: int) -> Callable[[Problem], Array]:
-    """A loop over blocks of keys that rescales what it has summed only if the maximum rises by more than a limit."""
+def online(length: int, kept: Callable[[Array], tuple[Array, Array]]) -> Callable[[Problem], Array]:
+    """
+    A loop over blocks of keys that sums exponentials and weighted values.
+
+    kept: the factors by which these two sums are rescaled, given the rise of the maximum.
+    """
 
     def attention(p: Problem) -> Array:
         logits = scores(p)
@@ -299,32 +303,23 @@ def rescaled_above(limit: float, length: int) -> Callable[[Problem], Array]:
             block = logits[..., start : start + length]
             risen = np.maximum(top, block.max(axis=-1, keepdims=True))
             exponentials = np.exp(block - risen)
-            kept = np.where(risen - top > limit, np.exp(top - risen), 1.0)
-            total = total * kept + exponentials.sum(axis=-1, keepdims=True)
-            output = output * kept + exponentials @ p.value[..., start : start + length, :]
+            of_total, of_output = kept(risen - top)
+            total = total * of_total + exponentials.sum(axis=-1, keepdims=True)
+            output = output * of_output + exponentials @ p.value[..., start : start + length, :]
             top = risen
         return np.asarray(output / total)
 
     return attention
+
+
+def rescaled_above(limit: float, length: int) -> Callable[[Problem], Array]:
+    """Rescales both sums only if the maximum rises by more than a limit."""
+    return online(length, lambda rise: (np.where(rise > limit, np.exp(-rise), 1.0),) * 2)
 
 
 def values_not_rescaled(length: int) -> Callable[[Problem], Array]:
-    """A loop over blocks of keys that rescales the sum of exponentials, but not the weighted values."""
-
-    def attention(p: Problem) -> Array:
-        logits = scores(p)
-        top = np.full((*logits.shape[:-1], 1), -np.inf)
-        total, output = np.zeros_like(top), np.zeros((*logits.shape[:-1], p.value_dim))
-        for start in range(0, p.seq_len_k, length):
-            block = logits[..., start : start + length]
-            risen = np.maximum(top, block.max(axis=-1, keepdims=True))
-            exponentials = np.exp(block - risen)
-            total = total * np.exp(top - risen) + exponentials.sum(axis=-1, keepdims=True)
-            output = output + exponentials @ p.value[..., start : start + length, :]
-            top = risen
-        return np.asarray(output / total)
-
-    return attention
+    """Rescales the sum of exponentials, but not the weighted values."""
+    return online(length, lambda rise: (np.exp(-rise), np.ones_like(rise)))
 
 
 def unguarded_loop(p: Problem) -> Array:
