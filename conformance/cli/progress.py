@@ -3,6 +3,7 @@
 import sys
 import time
 import webbrowser
+from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Self
@@ -21,6 +22,9 @@ EVERY = 10.0
 
 # Minimum number of seconds of judging before the remaining time is shown.
 SURE = 3.0
+
+# Number of seconds over which the current rate is measured: the last subjects can be far slower than the first.
+WINDOW = 30.0
 
 
 class Progress:
@@ -43,6 +47,7 @@ class Progress:
         self._cells = self._red = self._before = 0
         self._started = self._printed = time.monotonic()
         self._first: float | None = None
+        self._recent: deque[tuple[float, int]] = deque()
 
     def plan(self, total: int, done: int = 0) -> None:
         """Set the total number of cells, and the number that was done before."""
@@ -60,6 +65,7 @@ class Progress:
 
     def cell(self, cell: LoggedCell) -> None:
         """Count one cell."""
+        self._note_time()
         self._cells += 1
         red = not cell.green
         self._red += red
@@ -90,7 +96,17 @@ class Progress:
         new = self._cells - self._before
         if self._total is None or self._first is None or now - self._first < SURE or not new:
             return ""
-        return f"about {_duration((now - self._first) / new * max(self._total - self._cells, 0))} left"
+        since, before = self._recent[0]
+        slower = max((now - self._first) / new, (now - since) / max(self._cells - before, 1))
+        return f"about {_duration(slower * max(self._total - self._cells, 0))} left"
+
+    def _note_time(self) -> None:
+        """Keep the number of cells at some times within the last WINDOW seconds, and one before them."""
+        now = time.monotonic()
+        if not self._recent or now - self._recent[-1][0] >= 1.0:
+            self._recent.append((now, self._cells))
+        while len(self._recent) > 1 and now - self._recent[1][0] > WINDOW:
+            self._recent.popleft()
 
     def _say(self, text: str) -> None:
         if self._level != QUIET:

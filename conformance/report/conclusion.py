@@ -64,7 +64,10 @@ def headline(run: Run) -> str:
     if run.conforms:
         accepted = sum(cell.known is not None for cell in run.judged.values())
         known = f"; {counted(accepted, 'verdict')} accepted as known deviations" if accepted else ""
-        return f"Conforms: {counted(len(run.judged), 'verdict')} on {_judged_subjects(run)}, none rejected{known}."
+        left = len(run.judged) - _made(run)
+        declined = f"; {left:,} unsupported" if left else ""
+        made = f"{counted(_made(run), 'call')} judged on {_judged_subjects(run)}"
+        return f"Conforms: {made}, none rejected{known}{declined}."
     if run.footer.gate.not_working:
         first, *others = run.footer.gate.not_working.values()
         more = f" ({counted(len(others), 'other subject')} likewise)" if others else ""
@@ -72,6 +75,11 @@ def headline(run: Run) -> str:
     if not run.rejected and not run.footer.complete:
         return f"Incomplete: {objections or 'not every requested case was judged'}."
     return f"Does not conform: {objections or 'the gate rejected the run'}."
+
+
+def _made(run: Run) -> int:
+    """The number of calls that were made: all verdicts but `unsupported`."""
+    return sum(cell.verdict != "unsupported" for cell in run.judged.values())
 
 
 def _judged_subjects(run: Run) -> str:
@@ -87,7 +95,7 @@ def _objection_counts(run: Run) -> list[str]:
     parts = []
     if run.rejected:
         verb = "is" if len(run.rejected) == 1 else "are"
-        parts.append(f"{len(run.rejected):,} of {counted(len(run.judged), 'verdict')} {verb} rejected")
+        parts.append(f"{len(run.rejected):,} of {counted(_made(run), 'judged call')} {verb} rejected")
     if run.missing:
         parts.append(f"{counted(len(run.missing), 'verdict')} missing")
     failed = sum(worker.status == "failed" for worker in run.workers)

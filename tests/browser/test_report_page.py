@@ -80,7 +80,7 @@ def readout(page: Any, name: str) -> str:
 
 def test_the_conclusion_and_the_whole_matrix_are_there(witness: Witness, folder: Path) -> None:
     page = witness.open(folder)
-    assert page.inner_text("h1").startswith("Does not conform: 18 of 346 verdicts are rejected")
+    assert page.inner_text("h1").startswith("Does not conform: 18 of 332 judged calls are rejected")
     assert shown(page) == "346 verdicts in 56 cases on 12 subjects and 1 dense form"
     assert page.locator("#grid td[tabindex]").count() == 346
 

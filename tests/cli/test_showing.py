@@ -172,6 +172,20 @@ def test_the_time_left_counts_from_the_first_call(clock: SimpleNamespace) -> Non
     ]
 
 
+def test_the_time_left_follows_a_rate_that_falls(clock: SimpleNamespace) -> None:
+    with Progress(io.StringIO()) as progress:
+        progress.plan(1000)
+        for second in range(90):  # ten cells each second
+            clock.now = float(second)
+            for _ in range(10):
+                progress.cell(judged("pass"))
+        assert progress.left == "about 10 s left"
+        for second in range(90, 150, 2):  # one cell each two seconds
+            clock.now = float(second)
+            progress.cell(judged("pass"))
+    assert progress.left == "about 2 min left"  # 70 cells of 2 s, and not of the mean, 0.16 s
+
+
 @pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize(("level", "lines"), [(QUIET, 0), (VERBOSE, 3)])
 def test_a_level_says_how_much_is_told(level: int, lines: int) -> None:

@@ -25,7 +25,7 @@ def test_a_subject_without_any_reply_is_told_first_and_the_run_is_incomplete(tmp
     conclusion = next(line for line in done.stdout.splitlines() if line.startswith("Incomplete: "))
     assert conclusion.startswith(f"Incomplete: {SAID}")
     assert " calls failed: RuntimeError: node " in conclusion
-    assert "Unrecognized attribute: causal for operator Attention; 2 of 4 verdicts are rejected." in conclusion
+    assert "Unrecognized attribute: causal for operator Attention; 2 of 4 judged calls are rejected." in conclusion
     verdict = json.loads((tmp_path / "out" / "verdict.json").read_text(encoding="utf-8"))
     assert verdict["exit_code"] == 7
     assert list(verdict["gate"]["not_working"]) == ["fake.broken[always]"]

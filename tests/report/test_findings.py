@@ -371,18 +371,22 @@ def test_messages_that_differ_in_numbers_are_one_cause(tmp_path: Path) -> None:
 
 def test_the_headline_of_a_run_that_does_not_conform(demonstration: Path) -> None:
     said = headline(load_run(demonstration))
-    assert said.startswith("Does not conform: 18 of 346 verdicts are rejected, ")
+    assert said.startswith("Does not conform: 18 of 332 judged calls are rejected, ")
     assert said.endswith(", 1 worker failed, 1 known deviation is no longer needed.")
     assert ("incomplete", "onnx.torch_sdpa: 1 verdict missing") in gate_notes(load_run(demonstration))
 
 
 @pytest.mark.parametrize("known", [None, {"reason": "told upstream", "link": "https://example.org/1"}])
-def test_the_headline_of_a_run_that_conforms(tmp_path: Path, known: dict[str, str] | None) -> None:
+@pytest.mark.parametrize("unsupported", [0, 2])
+def test_the_headline_of_a_run_that_conforms(tmp_path: Path, known: dict[str, str] | None, unsupported: int) -> None:
     builder = RunBuilder(tmp_path)
     case, subject = builder.case("shapes/one"), builder.subject("torch.mha")
     builder.cell(case, subject, "fail" if known else "pass", known=known)
-    tail = "; 1 verdict accepted as known deviations." if known else "."
-    assert headline(load_run(builder.write())) == f"Conforms: 1 verdict on 1 subject, none rejected{tail}"
+    for number in range(unsupported):
+        builder.cell(builder.case(f"shapes/declined_{number}"), subject, "unsupported")
+    accepted = "; 1 verdict accepted as known deviations" if known else ""
+    tail = f"{accepted}; 2 unsupported" if unsupported else accepted
+    assert headline(load_run(builder.write())) == f"Conforms: 1 call judged on 1 subject, none rejected{tail}."
 
 
 def test_a_cut_run_is_undecided(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_the_policy_allows_our_script_and_style_by_hash_and_nothing_else(page: P
 
 
 def test_the_conclusion_is_written_without_script(page: Page) -> None:
-    assert "Does not conform: 18 of 346 verdicts are rejected" in page.text
+    assert "Does not conform: 18 of 332 judged calls are rejected" in page.text
     assert "it reads True in attn_mask as ignore" in page.text
     assert "; no cause found): " in page.text
     assert "https://github.com/pytorch/pytorch/issues/103749" in page.text

@@ -20,7 +20,7 @@ def text(demonstration: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_the_first_line_says_whether_the_run_conforms(text: str) -> None:
-    assert text.splitlines()[0].startswith("# ❌ Does not conform: 18 of 346 verdicts are rejected")
+    assert text.splitlines()[0].startswith("# ❌ Does not conform: 18 of 332 judged calls are rejected")
 
 
 def test_findings_subjects_known_deviations_and_not_offered_are_told(text: str) -> None:

@@ -59,7 +59,7 @@ def test_findings_conclusion_and_report_follow(demonstration: Path) -> None:
         "  equally possible: it ignores attn_mask (workaround: do not rely on "
     )
     assert lines[lines.index(said) + 2].startswith("  rerun: conformance run -a 'torch.sdpa[math]' -k ")
-    assert lines[-2].startswith("Does not conform: 18 of 346 verdicts are rejected")
+    assert lines[-2].startswith("Does not conform: 18 of 332 judged calls are rejected")
     assert lines[-1] == f"Report: {demonstration / 'index.html'}"
 
 
