@@ -129,7 +129,8 @@ def _side(observed: Observed, way: str, decisions: list[str]) -> tuple[str, str]
     if observed.conforms:
         return "conforms", "conforms"
     kind = f"{observed.verdict}, {observed.klass}" if observed.klass else observed.verdict
-    return f"{kind}: {observed.error}" if observed.error else kind, _happened(observed)
+    what = observed.error or observed.not_refused
+    return f"{kind}: {what}" if what else kind, _happened(observed)
 
 
 def _sentence(way: str) -> str:
@@ -162,6 +163,8 @@ def _happened(observed: Observed) -> str:
             return "does not reply in time"
         case "inconclusive":
             return f"cannot be judged{text}"
+    if observed.not_refused:
+        return observed.not_refused
     differs = DIFFERENCES.get(observed.klass, "differs by more than the bound")
     return NON_REPRODUCIBLE.get(observed.klass, f"{differs}, and no single decision explains it")
 

@@ -12,7 +12,8 @@ from conformance.engine.logged_cell import LoggedCell
 from conformance.engine.records import Key, LoggedDiagnosis, LoggedSubject, native
 from conformance.engine.run_folder import Run, load_run
 from conformance.engine.runlog import LOG
-from conformance.verdicts.verdict import CONFORMING, gist, root
+from conformance.spec.refusals import REFUSALS
+from conformance.verdicts.verdict import CONFORMING, NOT_REFUSED, gist, root
 
 # Separator of the ways of a cause that consists of several.
 AND = " & "
@@ -31,6 +32,7 @@ class Observed:
 
     ways: the deviations (`decision=name`) that explain a fail, the preferred one first, or the broken relations between
     replies (`invariant=name`). looked: whether such relations were checked, which is done for some cells only.
+    not_refused: what a call with a mistake does in place of an error, "" for all others; completes "it ...".
     declared: decisions that are declared otherwise than canonical. klass: the class of a fail. error: the type of an
     exception. root: the part of its message that is the same in other releases. text: what happened, in one line. bits,
     problem, judge: digests of the output bits, of the problem and of the judging code. cause, condition: the way and
@@ -52,6 +54,7 @@ class Observed:
     judge: str = ""
     uncalibrated: bool = False
     looked: bool = False
+    not_refused: str = ""
     cause: str = ""
     condition: str = ""
     known: str = ""
@@ -234,6 +237,7 @@ def observed(
         judge=short(cell.digests.get("judge", judge)),
         uncalibrated=cell.uncalibrated,
         looked=cell.invariants is not None,
+        not_refused=REFUSALS[cell.mistake].sentence if cell.mistake and cell.fail_class == NOT_REFUSED else "",
         cause=cause,
         condition=condition,
         known=cell.known.reason if cell.known else "",

@@ -12,6 +12,7 @@ from conformance.gate.change import change_of
 from conformance.gate.comparison import Comparison, compare
 from conformance.gate.decision import CONFORMS, INCOMPLETE, NOTHING, REJECTED
 from conformance.gate.observations import Observed
+from conformance.spec.refusals import REFUSALS
 from conformance.report.comparison_report import totals
 
 from .handmade_comparisons import MACHINE, SUBJECT, mean_row, nan_row, side
@@ -126,6 +127,18 @@ def test_what_no_decision_explains_is_told_by_its_class() -> None:
     bits = of({"a": PASS}, {"a": Observed("pass", budget=0.3, bits="b9")})
     assert [group.sentence for group in bits.groups] == [
         "onnxruntime 1.24.4: conforms with different bits than in 1.23.2: 1 case"
+    ]
+
+
+def test_calls_that_must_be_refused_are_told_by_their_mistake() -> None:
+    both, short = (
+        Observed("fail", klass="not_refused", not_refused=REFUSALS[name].sentence)
+        for name in ("two_masks", "value_positions")
+    )
+    found = of({"a": both, "b": both, "c": short}, {"a": PASS, "b": PASS, "c": PASS})
+    assert [group.sentence for group in found.groups] == [
+        f"onnxruntime 1.24.4: it conforms; in 1.23.2 it {both.not_refused}: 2 cases",
+        "onnxruntime 1.24.4: it conforms; in 1.23.2 it accepts a value with fewer positions than the key: 1 case",
     ]
 
 

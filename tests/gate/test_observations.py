@@ -54,6 +54,12 @@ def side(folder: Path, records: tuple[dict[str, Any], ...], *, plain: bool = Tru
     return side_of(load_run(folder), plain=plain)
 
 
+def test_a_call_that_was_not_refused_has_the_sentence_of_its_mistake() -> None:
+    found = read({"class": "not_refused", "mistake": "two_masks"})
+    assert found.not_refused == "accepts two arguments that are documented to exclude each other"
+    assert read({"verdict": "pass", "mistake": "two_masks"}).not_refused == ""
+
+
 def test_an_explanation_comes_before_its_ties() -> None:
     found = read({"explanation": SCALE, "ties": ["scale=squared"], "class": "semantic"})
     assert found.ways == ("scale=none", "scale=squared")
