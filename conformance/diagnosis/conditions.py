@@ -36,6 +36,14 @@ ALIASES = {
     "qkv": "with one tensor for query, key and value",
 }
 
+MASK_WORDS = {
+    "key_padding": "a key padding mask",
+    "attention": "an attention mask",
+    "causal": "a causal mask",
+    "window": "a window",
+    "additive": "an additive mask",
+}
+
 # Requirement -> what the call has (docs/adapters.md has the table), to follow "with"; others are called by their name.
 HAVING = {
     "scale": "an explicit scale",
@@ -265,8 +273,8 @@ class Condition(BaseModel):
         yield from (f"without {slot}" for slot in self.without_slots)
         for slot, element in self.elements.items():
             yield f"with {slot} given" if element == "flag" else f"with {slot} of type {element}"
-        yield from (f"with a mask of kind {kind}" for kind in self.kinds)
-        yield from (f"without a mask of kind {kind}" for kind in self.without_kinds)
+        yield from (f"with {MASK_WORDS.get(kind, kind)}" for kind in self.kinds)
+        yield from (f"without {MASK_WORDS.get(kind, kind)}" for kind in self.without_kinds)
         if self.fully_masked_row is not None:
             yield "with a fully masked row" if self.fully_masked_row else "without a fully masked row"
         yield from (f"with {OWN[name]}" for name in self.mask_dims)

@@ -251,9 +251,10 @@ def _joint(diagnoses: Iterable[LoggedDiagnosis]) -> dict[Key, tuple[str, str]]:
     """
     The way (`decision=name & decision=name`) and condition of each cell, from the subjects' joint diagnoses.
 
-    The condition of a cell without a cause is what all such cells have in common.
+    The condition of a cell without a cause is what all such cells have in common; that of an exception, what all calls
+    with the same exception have in common.
     """
-    found = {}
+    found: dict[Key, tuple[str, str]] = {}
     for diagnosis in diagnoses:
         for cause in diagnosis.causes:
             taken = [f"{decision}={name}" for decision, name in cause.decisions.items()]
@@ -261,6 +262,7 @@ def _joint(diagnoses: Iterable[LoggedDiagnosis]) -> dict[Key, tuple[str, str]]:
             for case in cause.cells:
                 found[case, diagnosis.subject] = (way, cause.condition)
         found |= {(case, diagnosis.subject): ("", diagnosis.unexplained_where) for case in diagnosis.unexplained}
+        found |= {(case, diagnosis.subject): ("", each.condition) for each in diagnosis.errors for case in each.cells}
     return found
 
 

@@ -71,7 +71,7 @@ def test_what_is_not_there_comes_after_what_is(
 
 
 def test_of_two_that_no_cell_tells_apart_the_one_about_what_is_there_is_told() -> None:
-    assert words([call(PADDING), call(ATTENTION)], [1], [0]) == ["with a mask of kind attention"]
+    assert words([call(PADDING), call(ATTENTION)], [1], [0]) == ["with an attention mask"]
 
 
 def test_two_conditions_with_fewer_denials_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,7 @@ def test_two_conditions_with_fewer_denials_come_first(monkeypatch: pytest.Monkey
     denials = [each.count("without") for each in found]
     assert denials == sorted(denials)
     assert set(denials) == {0, 1}
-    assert found[0] == "with weights requested and with a mask of kind causal"
+    assert found[0] == "with weights requested and with a causal mask"
     monkeypatch.setattr(condition_fit, "MAX_GUARDS", 1)
     assert words(cells, [3, 4], [0, 1, 2]) == found[:1]
 

@@ -21,7 +21,7 @@ WORDS = [
     ),
     (
         {"kinds": ["causal"], "without_kinds": ["additive"], "dead_row": True},
-        "with a mask of kind causal and without a mask of kind additive and with a fully masked row",
+        "with a causal mask and without an additive mask and with a fully masked row",
     ),
     (
         {"sizes": {"batch": 1}, "sizes_differ": [("seq_len_q", "seq_len_k")]},

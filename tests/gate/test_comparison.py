@@ -104,6 +104,9 @@ def test_a_regression_without_a_cause_is_told_with_what_its_calls_have_in_common
     (group,) = of({"a": PASS}, {"a": wrong}).groups
     said = "only with batch > 1, it differs by more than rounding can, and no single decision explains it"
     assert group.sentence == f"onnxruntime 1.24.4: {said}; in 1.23.2 it conformed: 1 case"
+    (group,) = of({"a": PASS}, {"a": replace(ERROR, condition="only in float16")}).groups
+    said = "only in float16, it raises ValueError: bad shape; in 1.23.2 it conformed"
+    assert group.sentence == f"onnxruntime 1.24.4: {said}: 1 case"
 
 
 def test_a_cause_of_two_ways_is_told_with_its_condition() -> None:

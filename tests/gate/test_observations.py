@@ -97,6 +97,16 @@ def test_what_the_joint_diagnosis_rules_out_explains_no_cell(tmp_path: Path) -> 
     assert related.ways == ("invariant=key_order",)
 
 
+def test_an_exception_has_the_condition_under_which_it_is_raised(tmp_path: Path) -> None:
+    *records, _, footer = log("x")
+    raised = {"type": "cell", "case": "a", "subject": "x", "verdict": "error"}
+    error = {"error": {"type": "ValueError", "message": "no"}}
+    lost = {"cells": ["a"], "condition": "only in float16"}
+    diagnosis = {"type": "diagnosis", "subject": "x", "causes": [], "unexplained": [], "errors": [lost]}
+    found = side(tmp_path / "run", (*records, raised | error, diagnosis, footer)).cells["a", "x"]
+    assert (found.error, found.condition) == ("ValueError", "only in float16")
+
+
 def test_the_joint_diagnosis_comes_first_with_its_condition(tmp_path: Path) -> None:
     cause = {"decisions": {"scale": "none", "use[mask]": "ignored"}, "condition": "only in float16"}
     records = log("x")
