@@ -60,6 +60,13 @@ UNCALIBRATED = Observed("inconclusive", budget=1.3, uncalibrated=True)
         (PASS, Observed("pass", budget=0.59, bits="b1"), None),
         (Observed("pass", budget=0.001, bits="b"), Observed("pass", budget=0.09, bits="b"), None),
         (nan_row(known="x"), nan_row(), None),
+        (Observed("error", error="Fail", known="x"), Observed("error", error="NotImplemented", known="x"), None),
+        (
+            Observed("error", error="Fail", known="x"),
+            Observed("error", error="NotImplemented", known="y"),
+            "fails_otherwise",
+        ),
+        (Observed("error", error="Fail", known="x"), Observed("crash", known="x"), "fails_otherwise"),
         (mean_row(), Observed("fail", ways=("fully_masked_row=uniform",), klass="semantic"), None),
         (ERROR, Observed("error", error="ValueError", text="shape is bad"), None),
         (UNEXPLAINED, Observed("fail", budget=45.0, klass="impossible", bits="b4"), None),
