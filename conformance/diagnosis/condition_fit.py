@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from conformance.bridge.contract import Facts
-from conformance.diagnosis.conditions import DIMENSIONS, OF_MASKS, Condition, always, condition_text
+from conformance.diagnosis.conditions import DIMENSIONS, OF_MASKS, Condition, always
 from conformance.diagnosis.explanation import LIMIT_BITS, UNEXPLAINED, of_condition
 from conformance.spec.materialise import HALF
 from conformance.spec.problem import GRADIENT, GRADIENTS, Array, Problem
@@ -316,12 +316,12 @@ def _about(condition: Condition) -> object:
 
 def condition_of(shows: Sequence[MadeCall], others: Sequence[MadeCall]) -> str:
     """
-    The simplest conditions, in words, that hold in every call of `shows` and in none of `others`.
+    The simplest condition, in words, that holds in every call of `shows` and in none of `others`.
 
-    If they hold in some of `others`, the text says in how many. It is "" if no condition excludes at least half of them.
+    If it holds in some of `others`, the text says in how many. It is "" if no condition excludes at least half of them.
     """
     guards, left = Guards([*shows, *others]).around(range(len(shows)), range(len(shows), len(shows) + len(others)))
     if not guards or 2 * left > len(others):
         return ""
     exceptions = f" (where {counted(left, 'call')} {'has' if left == 1 else 'have'} a reply)" if left else ""
-    return f"{condition_text(guards)}{exceptions}"
+    return f"only {guards[0].words}{exceptions}"
