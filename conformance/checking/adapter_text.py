@@ -1,13 +1,17 @@
 """The generated adapter of a checked function: its literal facts and its source, which a user can read and edit."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pprint import pformat
 from typing import Any
 
 from conformance.bridge.profile import Profile
 from conformance.checking.signature import Signature, parameters_of
-from conformance.checking.target import Target
+from conformance.checking.target import CheckError, Target
+
+# Minimum number of arguments that exclude each other.
+PAIR = 2
 
 # The second causal argument of a function that takes causal_alignment.
 AT_END = "is_causal_bottom_right"
@@ -87,7 +91,32 @@ def slots(signature: Signature, polarity: Mapping[str, str]) -> dict[str, dict[s
             found[AT_END] = {"role": "causal", "alignment": "bottom_right"}
     if signature.has("window"):
         found[names["window"]] = {"role": "window"}
+    for name in (exclusive := _exclusive(signature, found)):
+        found[name]["excludes"] = [other for other in exclusive if other != name]
     return found
+
+
+def _exclusive(signature: Signature, found: Collection[str]) -> list[str]:
+    """Return the slots that exclude each other; a causal argument with an alignment is two slots."""
+    at_end = [AT_END] if AT_END in found and signature.names["is_causal"] in signature.exclusive else []
+    return [*signature.exclusive, *at_end]
+
+
+def exclusive_in(signature: Signature, given: Sequence[str]) -> Signature:
+    """
+    Return the signature with arguments for masks of which a call may have only one.
+
+    Raises:
+        CheckError: these are not at least two of its arguments for masks.
+    """
+    option, known = f"--exclusive {','.join(given)}", slots(signature, {})
+    if given and len(set(given)) < PAIR:
+        raise CheckError(f"{option}: expected two or more arguments, such as attn_mask,is_causal")
+    for name in given:
+        if name not in known:
+            those = f"its mask arguments are {', '.join(known)}" if known else "it has none"
+            raise CheckError(f"{option}: the function has no mask argument {name}; {those}")
+    return replace(signature, exclusive=tuple(dict.fromkeys(given)))
 
 
 def _mask(signature: Signature) -> dict[str, Any]:

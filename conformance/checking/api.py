@@ -62,6 +62,7 @@ def check(
     layout: str | None = None,
     device: str | None = None,
     mapping: Mapping[str, str] | None = None,
+    exclusive: Sequence[str] = (),
     dtypes: Sequence[str] = (),
     cases: Sequence[str] = (),
     case_paths: Sequence[str | os.PathLike[str]] = (),
@@ -73,11 +74,12 @@ def check(
     Judge a function that is defined at the top level of a file (docs/check.md).
 
     like: the subject that it replaces, such as "torch.sdpa". declare: decision -> name. profile, operator,
-    framework, layout, device: as the options of the command. mapping: argument -> role, as --map. dtypes, cases:
-    names of dtypes and globs of cases to which the check is limited; a string is a list of one. case_paths: files or
-    folders of your own cases, which are judged instead of the packaged ones. timeout: seconds that one call may take.
-    min_judged: minimum share of the cases that must be judged, from 0 to 1. out: the run folder; by default a temporary
-    one, which is kept only if the function does not conform.
+    framework, layout, device: as the options of the command. mapping: argument -> role, as --map. exclusive: arguments
+    for masks of which a call may have only one. dtypes, cases: names of dtypes and globs of cases to which the check is
+    limited. Each of these three may be a string, which is a list of one. case_paths: files or folders of your own
+    cases, which are judged instead of the packaged ones. timeout: seconds that one call may take. min_judged: minimum
+    share of the cases that must be judged, from 0 to 1. out: the run folder; by default a temporary one, which is kept
+    only if the function does not conform.
 
     Raises:
         CheckError: an option is wrong, or the function cannot be checked.
@@ -88,6 +90,7 @@ def check(
         declare=declare,
         profile=profile,
         mapping=mapping,
+        exclusive=exclusive,
         dtypes=dtypes,
         cases=cases,
         case_paths=case_paths,

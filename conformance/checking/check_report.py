@@ -5,7 +5,9 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import combinations
 
+from conformance.checking.adapter_text import AT_END, PAIR
 from conformance.checking.arithmetic import ROUNDING, ordinary
 from conformance.checking.observation import SettledFunction, Varying
 from conformance.checking.signature import DTYPES, LAYOUTS, MaskForm, Signature
@@ -225,6 +227,23 @@ def added_mask_notes(diagnoses: Iterable[LoggedDiagnosis], mask: str | None) -> 
     decisions = [way for each in diagnoses for cause in each.reported for way in cause.decisions.items()]
     if mask is not None and (f"number_mask[{mask}]", "added") in decisions:
         yield f"if the argument {mask} is meant to be added to the logits, check with --map {mask}=bias"
+
+
+def exclusive_notes(cells: Iterable[LoggedCell]) -> Iterator[str]:
+    """
+    Yield how to state that two arguments for masks exclude each other, if every call with both raises an exception.
+
+    cells: all judged cells. Each of the two arguments must be in a call that has a reply.
+    """
+    raising: set[tuple[str, ...]] = set()
+    replying: set[tuple[str, ...]] = set()
+    for cell in cells:
+        if cell.verdict != "unsupported":
+            given = sorted({mask.slot for mask in cell.route} - {AT_END})
+            (raising if cell.verdict == "error" else replying).update(combinations(given, 1), combinations(given, 2))
+    for one, other in sorted(pair for pair in raising - replying if len(pair) == PAIR):
+        if {(one,), (other,)} <= replying:
+            yield f"if {one} and {other} are meant to exclude each other, check with --exclusive {one},{other}"
 
 
 def dtype_notes(verdicts: Iterable[tuple[str, str]]) -> Iterator[str]:

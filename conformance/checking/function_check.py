@@ -9,7 +9,7 @@ from functools import cache, lru_cache, partial
 from pathlib import Path
 
 from conformance import places
-from conformance.checking.adapter_text import slots
+from conformance.checking.adapter_text import exclusive_in, slots
 from conformance.checking.arithmetic import PROFILES, CoarserProfiles
 from conformance.checking.check_report import (
     CaseOutcome,
@@ -19,6 +19,7 @@ from conformance.checking.check_report import (
     cause_lines,
     causes,
     dtype_notes,
+    exclusive_notes,
     headline,
     outcomes,
     settled_notes,
@@ -115,7 +116,10 @@ MIN_JUDGED = 0.5
 DEATHS = 2
 
 
-NOT_WITH_AS = "--operator, --framework, --layout, --device and --map cannot be used with --as: the subject defines them"
+NOT_WITH_AS = (
+    "--operator, --framework, --layout, --device, --map and --exclusive cannot be used with --as: "
+    "the subject defines them"
+)
 
 
 @dataclass(frozen=True)
@@ -185,6 +189,7 @@ class CheckRequest:
         for option, value in {"--as": self.like, **calling, "--profile": self.profile}.items():
             words += [option, value] if value else []
         words += [word for name, role in self.calling.mapping.items() for word in ("--map", f"{name}={role}")]
+        words += ["--exclusive", ",".join(self.calling.exclusive)] if self.calling.exclusive else []
         words += [word for dtype in self.dtypes for word in ("--dtype", dtype)]
         for decision, name in self.declare.items():
             words += ["--declare", f"{decision}={name}"]
@@ -353,10 +358,12 @@ def _finished(
     named |= {case for (case, _), cell in run.judged.items() if cell.known is not None}
     unsettled = begun.unsettled.notes() if begun.unsettled else ()
     diagnoses, dtypes = run.diagnoses.values(), {case.id: case.dtype for case in begun.cases}
+    is_own, raises = not request.like, any(cell.verdict == "error" for cell in run.judged.values())
     further = (
         *accepted_notes(diagnoses),
         *varying_notes(begun.varies, named),
         *added_mask_notes(diagnoses, begun.mask),
+        *(exclusive_notes(session.logged_cells) if is_own and raises else ()),
         *dtype_notes((dtypes[case], cell.verdict) for (case, _), cell in run.judged.items()),
     )
     coarser = {cause.arithmetic for each in diagnoses for cause in each.reported}
@@ -404,7 +411,7 @@ def _begun(request: CheckRequest, folder: Path) -> Iterator[_Begun]:
 
 
 def _begin_own(request: CheckRequest, folder: Path, inspection: Inspection) -> _Begun:
-    signature, pool = inspection.signature(), inspection.pool
+    signature, pool = exclusive_in(inspection.signature(), request.calling.exclusive), inspection.pool
     cases = _of_dtypes(adapted(load_cases(signature.operator), signature), request.dtypes)
     offered = _of_dtypes(adapted(request.cases(signature.operator), signature), request.dtypes)
     chosen = _chosen(offered, request.globs)
@@ -473,7 +480,7 @@ def chosen_cases(request: CheckRequest) -> list[Case]:
     if request.like:
         cases = request.cases(find_drop_in(request.like).operator)
         return _chosen(_of_dtypes(cases, request.dtypes), request.globs)
-    signature = _read(request)
+    signature = exclusive_in(_read(request), request.calling.exclusive)
     cases = _of_dtypes(adapted(request.cases(signature.operator), signature), request.dtypes)
     read_declared(request.declare, slots(signature, {}), materialise(cases[0]))
     return _chosen(cases, request.globs)

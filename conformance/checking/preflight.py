@@ -26,13 +26,18 @@ MAX_OUTPUT = 300
 
 @dataclass(frozen=True)
 class Calling:
-    """What the user states about how the function is called; None is detected. mapping: argument -> role."""
+    """
+    What the user states about how the function is called; None is detected.
+
+    mapping: argument -> role. exclusive: arguments for masks of which a call may have only one.
+    """
 
     operator: str | None = None
     framework: str | None = None
     layout: str | None = None
     device: str | None = None
     mapping: Mapping[str, str] = field(default_factory=dict)
+    exclusive: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """

@@ -21,6 +21,7 @@ def request_of(
     declare: Any = None,
     profile: Any = None,
     mapping: Any = None,
+    exclusive: Any = (),
     dtypes: Any = (),
     cases: Any = (),
     case_paths: Any = (),
@@ -45,7 +46,11 @@ def request_of(
     return CheckRequest(
         target_of(function),
         like,
-        Calling(mapping=_pairs("mapping", mapping, {"allowed": "mask"}), **calling),
+        Calling(
+            mapping=_pairs("mapping", mapping, {"allowed": "mask"}),
+            exclusive=_strings("exclusive", exclusive, "arguments", "is_causal"),
+            **calling,
+        ),
         profile,
         _pairs("declare", declare, {"fully_masked_row": "zero"}),
         _strings("cases", cases, "globs", "masks/*"),

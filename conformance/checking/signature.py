@@ -162,6 +162,7 @@ class Signature:
     instance itself. biased: whether its projections have biases. wide: whether value_dim may differ from head_dim.
     device: where its arrays are, "cpu" or "cuda". unlimited: the number that a side of a window without a limit is, if
     it is not None. mask_by_place: whether an argument with a default is the mask only because it follows the arrays.
+    exclusive: arguments for masks of which a call may have only one, as the user states.
     """
 
     operator: str
@@ -183,6 +184,7 @@ class Signature:
     device: str = "cpu"
     unlimited: int | None = None
     mask_by_place: bool = False
+    exclusive: tuple[str, ...] = ()
 
     @property
     def is_self_attention(self) -> bool:

@@ -36,5 +36,10 @@ def calling_of(arguments: argparse.Namespace) -> Calling:
         CheckError: a value is not among the known ones.
     """
     return Calling(
-        arguments.operator, arguments.framework, arguments.layout, arguments.device, parse_mapping(arguments.mapping)
+        arguments.operator,
+        arguments.framework,
+        arguments.layout,
+        arguments.device,
+        parse_mapping(arguments.mapping),
+        tuple(name.strip() for name in (arguments.exclusive or "").split(",") if name.strip()),
     )

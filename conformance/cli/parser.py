@@ -184,6 +184,12 @@ def add_check(commands: Commands) -> None:
         "that keeps its default; docs/check.md lists the roles; may be repeated",
     )
     parser.add_argument(
+        "--exclusive",
+        metavar="ARGUMENT,ARGUMENT",
+        help="arguments for masks of which a call may have only one, such as attn_mask,is_causal; several masks are "
+        "then merged into one argument",
+    )
+    parser.add_argument(
         "--dtype",
         action="append",
         default=[],

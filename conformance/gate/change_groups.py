@@ -163,10 +163,9 @@ def _happened(observed: Observed) -> str:
             return "does not reply in time"
         case "inconclusive":
             return f"cannot be judged{text}"
-    if observed.not_refused:
-        return observed.not_refused
     differs = DIFFERENCES.get(observed.klass, "differs by more than the bound")
-    return NON_REPRODUCIBLE.get(observed.klass, f"{differs}, and no single decision explains it")
+    unexplained = NON_REPRODUCIBLE.get(observed.klass, f"{differs}, and no single decision explains it")
+    return observed.not_refused or unexplained
 
 
 def _short(before: str, now: str) -> tuple[str, str] | None:

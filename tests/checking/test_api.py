@@ -109,6 +109,8 @@ WRONG_OPTIONS: dict[str, tuple[dict[str, object], str]] = {
         {"mapping": "mask=bias"},
         "mapping is a dict of strings, such as {'allowed': 'mask'}, not 'mask=bias'",
     ),
+    "an_excluded_number": ({"exclusive": 5}, "exclusive is a list of arguments, such as ['is_causal'], not 5"),
+    "an_exclusive_argument": ({"exclusive": "mask"}, "--exclusive mask: expected two or more arguments"),
     "a_negative_time": ({"timeout": -1}, "timeout: -1 is not a positive number of seconds"),
     "a_time_in_words": ({"timeout": "5"}, "timeout is a number, not '5'"),
     "a_percentage": ({"min_judged": 50}, "min_judged is a share from 0 to 1, not 50"),
@@ -121,7 +123,7 @@ WRONG_OPTIONS: dict[str, tuple[dict[str, object], str]] = {
     "a_function_to_replace": ({"like": len}, "like is a string, not <built-in function len>"),
     "options_of_the_subject": (
         {"like": "torch.sdpa", "layout": "bshd"},
-        "--operator, --framework, --layout, --device and --map cannot be used with --as",
+        "--operator, --framework, --layout, --device, --map and --exclusive cannot be used with --as",
     ),
 }
 

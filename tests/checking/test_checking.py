@@ -133,6 +133,48 @@ def test_a_function_that_adds_its_mask_is_told_how_to_check_it_so(checked: Check
     assert "if the argument mask is meant to be added to the logits, check with --map mask=bias" in done.lines()
 
 
+REFUSING_BOTH = """
+
+def attend(query, key, value, attn_mask=None, is_causal=False, causal_alignment="top_left"):
+    if attn_mask is not None and is_causal:
+        raise ValueError("attn_mask and is_causal exclude each other")
+    return right_with_everything(
+        query, key, value, attn_mask, is_causal=is_causal, causal_alignment=causal_alignment
+    )
+"""
+SEVERAL_MASKS = ("causal/offset/*", "causal/rectangular/*", "causal/window/*", "masks/attention*", "shapes/self*")
+
+
+def test_arguments_that_exclude_each_other_can_be_stated(checked: Check, tmp_path: Path) -> None:
+    text = (HERE / "checked_sdpa.py").read_text(encoding="utf-8")
+    (tmp_path / "mine.py").write_text(text + REFUSING_BOTH, encoding="utf-8")
+    mine = f"{tmp_path}/mine.py:attend"
+    done = checked(mine, *SEVERAL_MASKS)
+    assert not done.decision.conforms
+    option = "--exclusive attn_mask,is_causal"
+    assert f"if attn_mask and is_causal are meant to exclude each other, check with {option}" in done.notes
+    again = checked(mine, *SEVERAL_MASKS, into="again", calling=Calling(exclusive=("attn_mask", "is_causal")))
+    assert again.decision.conforms
+    assert again.request.rerun("a").endswith(f"{option} -k a")
+    judged = {case for (case, _), cell in again.run.judged.items() if cell.verdict == "pass"}
+    assert {case for case, _ in done.run.rejected} <= judged
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("mask", "mask"), "--exclusive mask,mask: expected two or more arguments, such as attn_mask,is_causal"),
+        (
+            ("mask", "causal"),
+            "--exclusive mask,causal: the function has no mask argument causal; its mask arguments are mask",
+        ),
+    ],
+)
+def test_arguments_that_do_not_exist_exclude_nothing(checked: Check, names: tuple[str, ...], said: str) -> None:
+    with pytest.raises(CheckError, match=re.escape(said)):
+        checked("checked_sdpa:right", calling=Calling(exclusive=names))
+
+
 def test_a_dtype_in_which_every_call_raises_can_be_left_out(checked: Check, tmp_path: Path) -> None:
     text = (HERE / "checked_sdpa.py").read_text(encoding="utf-8")
     text += "\n\ndef narrow(query, key, value, mask=None):\n    if query.dtype == np.float64:\n"
@@ -659,7 +701,7 @@ def test_one_case_can_be_checked_again(checked: Check) -> None:
         (
             (),
             {"like": "torch.sdpa", "calling": Calling("sdpa")},
-            "--operator, --framework, --layout, --device and --map cannot be used with --as",
+            "--operator, --framework, --layout, --device, --map and --exclusive cannot be used with --as",
         ),
     ],
 )

@@ -77,7 +77,12 @@ def between(runs: Path, before: str, now: str) -> subprocess.CompletedProcess[st
             *("zero", "raises", 7),
             f"Incomplete: raises: mine.sdpa {BROKEN}",
         ),
-        ("zero", "raises_masked", 1, f"Regressed: {MINE} only with a mask, it raises ValueError: no masks; {BEFORE}: 1 case"),
+        (
+            "zero",
+            "raises_masked",
+            1,
+            f"Regressed: {MINE} only with a mask, it raises ValueError: no masks; {BEFORE}: 1 case",
+        ),
         ("zero", "declines", 1, f"Support lost: {MINE} it is declined: takes no masks any more; {BEFORE}: 1 case"),
     ],
 )

@@ -12,8 +12,8 @@ from conformance.gate.change import change_of
 from conformance.gate.comparison import Comparison, compare
 from conformance.gate.decision import CONFORMS, INCOMPLETE, NOTHING, REJECTED
 from conformance.gate.observations import Observed
-from conformance.spec.refusals import REFUSALS
 from conformance.report.comparison_report import totals
+from conformance.spec.refusals import REFUSALS
 
 from .handmade_comparisons import MACHINE, SUBJECT, mean_row, nan_row, side
 
