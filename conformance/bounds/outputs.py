@@ -58,7 +58,8 @@ def score_bound(name: str, derivation: Derivation, dtype: str) -> Bound:
     Return the bound of `scaled`, `capped` or `logits`, returned as `dtype`, (b, h, q, k).
 
     sigma^2 = VE without exp, + c^2 vq k^2; h = store (if it differs from that of the scores) + 2 scale |a|, with a cap
-    scale (3 g |a| + |z|), + 4 eta. The spread is 1: an error of a logit is a relative error of its weight.
+    scale (3 g |a| + |z|), + 4 eta. The spread is 1: an error of a logit is a relative error of its weight. A fill is
+    the same number in every implementation, so only its store errs.
     """
     state, rounds, entering = derivation.state, derivation.rounds, derivation.operands
     unit, eta = result_rounding(derivation.profile, dtype)
@@ -79,9 +80,9 @@ def score_bound(name: str, derivation: Derivation, dtype: str) -> Bound:
     sizes = np.abs(finite(getattr(state, name)))
     hard = stored * sizes + common + 4.0 * rounds.eta_score + eta
     return Bound(
-        hard=np.where(exact, 0.0, hard),
+        hard=np.where(exact, stored * sizes, hard),
         sigma=np.where(exact, 0.0, np.sqrt(variances)),
-        worst=np.where(exact, 0.0, error + stored * (sizes + error) + eta),
+        worst=np.where(exact, stored * sizes, error + stored * (sizes + error) + eta),
         judged=np.broadcast_to(derivation.judged[..., None], sizes.shape),
         spread=np.ones(sizes.shape),
         common=np.where(exact, 0.0, common),

@@ -34,6 +34,7 @@ from conformance.reference.gradients import gradients
 from conformance.reference.pipeline import STEPS, Step, Steps, insert_after, run
 from conformance.reference.steps import State
 from conformance.spec.problem import SCORES, Array, Problem
+from conformance.spec.rounding import round_to
 from conformance.spec.texts import one_of
 
 _MODULES = (edges, regions, tiles, logits, softmax, key_blocks, nonfinite, layout, projections, returned)
@@ -240,6 +241,7 @@ def requested(state: State) -> Reply:
         "weights": lambda: state.weights,
         "weights_mean": lambda: np.asarray(state.weights.mean(axis=1)),
         **{name: partial(getattr, state, name) for name in SCORES},
+        "logits": lambda: _in_range(state.logits, dtype),
         "present_key": lambda: problem.key,
         "present_value": lambda: problem.value,
     }
@@ -247,3 +249,9 @@ def requested(state: State) -> Reply:
         by_name = gradients(state)
         made |= {name: partial(by_name.__getitem__, name) for name in by_name}
     return {name: Expected(made[name](), dtype) for name in problem.outputs}
+
+
+def _in_range(values: Array, dtype: str) -> Array:
+    """Return values with infinities where `dtype` has no such large number: a fill of -1e9 is -inf in float16."""
+    rounded = round_to(values, dtype)
+    return np.where(np.isinf(rounded), rounded, values)

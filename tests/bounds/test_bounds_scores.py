@@ -100,3 +100,18 @@ def test_what_is_handed_back_is_exact_unless_it_enters_rounded() -> None:
     assert rounded.tolerance == pytest.approx(UNIT["float16"] * np.abs(asked.key))
     returned = bound_reply(evaluate(asked, {"result_dtype": "bfloat16"}), Profile.uniform("float32"))["present_key"]
     assert returned.tolerance == pytest.approx(UNIT["bfloat16"] * np.abs(asked.key))
+
+
+@pytest.mark.parametrize(("dtype", "returned"), [("bfloat16", -998244352.0), ("float16", -np.inf), ("float32", -1e9)])
+def test_a_returned_fill_is_rounded_to_the_dtype_of_the_result(dtype: str, returned: float) -> None:
+    """-1e9 lies between two numbers of bfloat16, and beyond the numbers of float16."""
+    asked = problem(dtype, outputs=("logits",), softcap=None).but(mask_operands=problem(dtype).mask_operands[:1])
+    answer = evaluate(asked, {"mask_fill": "minus_1e9"}, "float32")
+    bound = bound_reply(answer, Profile.ordinary(dtype).but(score="float32"))["logits"]
+    filled = ~np.broadcast_to(asked.allowed(), asked.logits_shape)
+    expected = answer.reply["logits"].values[filled]
+    allowed = np.broadcast_to(bound.tolerance, filled.shape)[filled]
+    assert filled.any()
+    with np.errstate(invalid="ignore"):
+        assert ((expected == returned) | (np.abs(expected - returned) <= allowed)).all()
+    assert (allowed <= UNIT[dtype] * 1e9 if dtype == "bfloat16" else allowed == 0.0).all()
