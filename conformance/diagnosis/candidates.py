@@ -39,6 +39,8 @@ CLOSE = 1e-10
 STALLED = 0.1
 SLOW = 0.97
 HOPELESS = 3.0
+# A number that may be this many times smaller is not determined.
+FAR = 1e6
 # A number this many times smaller than the smallest guess counts as extreme.
 EXTREME = 100.0
 # Maximum change of an element, in tolerances, that counts as none under extreme numbers,
@@ -218,11 +220,24 @@ class _Fit:
         return self._suspect.explained_by({**self._rest, **{kind.decision: kind.name(number) for kind, number in each}})
 
     def simplest(self, numbers: Numbers) -> Numbers | None:
-        """The numbers in the fewest digits that explain the reply, or in all that a fit determines; None if none do."""
+        """
+        The numbers in the fewest digits that explain the reply, or in all that a fit determines; None if none do.
+
+        A number that may be far smaller as well is zero: any small factor explains a reply of zeros.
+        """
         more = (FITTED_DIGITS, EXACT) if self._suspect.problem.dtype == "float64" else ()
         digits = (*range(1, DIGITS + 1), *more)
         rounded = (tuple(float(f"{number:.{count}g}") for number in numbers) for count in digits)
-        return next((each for each in rounded if self.explains(each)), None)
+        found = next((each for each in rounded if self.explains(each)), None)
+        return None if found is None else self._determined(found)
+
+    def _determined(self, numbers: Numbers) -> Numbers | None:
+        """The numbers, with zero in place of one that may be far smaller; None if the reply does not allow zero."""
+        for n, kind in enumerate(self.kinds):
+            smaller, zero = ((*numbers[:n], each, *numbers[n + 1 :]) for each in (numbers[n] / FAR, 0.0))
+            if numbers[n] != 0.0 and kind.allows(smaller[n]) and self.explains(smaller):
+                return self._determined(zero) if kind.allows(0.0) and self.explains(zero) else None
+        return numbers
 
     def error(self, numbers: Numbers) -> float:
         """The root mean square error of the reply under these numbers, in tolerances."""

@@ -126,8 +126,6 @@ MAX_CELLS_FOR_PAIRS = 3
 MIN_SHARE_OF_ARITHMETIC = 0.5
 # Minimum number of deviations that are combined.
 PAIR = 2
-# Minimum number of causes, some of them with a condition, that are merged into one without a condition.
-MIN_CAUSES_TO_MERGE = 2
 
 
 @dataclass(frozen=True)
@@ -285,7 +283,7 @@ class Search:
         """
         Merge causes, the smallest first, into larger ones that explain all their cells too.
 
-        Afterwards, a single deviation of a larger cause replaces those of a smaller one if it explains its cells.
+        Causes that are the same arithmetic are merged as well.
         """
         by_size = sorted(self.causes, key=lambda cause: len(cause.cells))
         for which in [(cause.candidate, cause.guards) for cause in by_size]:
@@ -297,8 +295,6 @@ class Search:
                 self.causes[self.causes.index(wide)] = replace(wide, cells=(*wide.cells, *cause.cells))
                 self.causes.remove(cause)
                 self._taken |= dict.fromkeys(numbers, wide.candidate)
-        for cause in sorted(self.causes, key=lambda cause: len(cause.cells)):
-            self._reuse(cause)
         for arithmetic in dict.fromkeys(cause.candidate.arithmetic for cause in self.causes):
             if arithmetic is not None:
                 self._widen(arithmetic)
@@ -325,42 +321,13 @@ class Search:
         self._taken |= dict.fromkeys(more, first.candidate)
         self._open = [n for n in self._open if n not in more]
 
-    def _reuse(self, cause: Cause) -> None:
-        """Replace the deviations of a cause by a single one of a larger cause, which is paid already."""
-        larger = [each.candidate.change for each in self.causes if len(each.cells) > len(cause.cells)]
-        paid = dict.fromkeys(way for change in larger for way in change)
-        if cause.candidate.arithmetic is not None or paid.keys() >= set(cause.candidate.change):
-            return
-        numbers = [n for n in self._taken if self.cells[n] in cause.cells]
-        for each in (Candidate((way,)) for way in paid):
-            if all(each.explains(self.cells[n]) for n in numbers):
-                fit = self._guards.search(numbers, self._contradicting(each, frozenset(numbers)))
-                if fit.guards and len(fit.shows) == len(numbers):
-                    reused = Cause(each, fit.guards, cause.cells, condition_bits=fit.bits)
-                    self.causes[self.causes.index(cause)] = reused
-                    self._taken |= dict.fromkeys(numbers, each)
-                    return
-
-    def combine(self) -> None:
+    def combine_open(self) -> None:
         """
-        Explain open cells, and small causes, by the deviations of several larger causes at once.
+        Explain open cells by the deviations of several causes at once.
 
         Two mistakes of one function show together where a call meets the conditions of both; they are paid already. NaN
         in a key or value may also reach the output where the mask is added.
         """
-        by_size = sorted(self.causes, key=lambda cause: len(cause.cells))
-        for which in [(cause.candidate, cause.guards) for cause in by_size]:
-            cause = next(each for each in self.causes if (each.candidate, each.guards) == which)
-            larger = [each for each in self.causes if len(each.cells) > len(cause.cells)]
-            numbers = [n for n in self._taken if self.cells[n] in cause.cells]
-            combined = {n: self._combined(n, larger) for n in numbers}
-            if all(combined.values()):
-                self.causes.remove(cause)
-                self._add(combined)
-        self.combine_open()
-
-    def combine_open(self) -> None:
-        """Explain open cells by the deviations of several causes at once."""
         self._add({n: change for n in self._open if (change := self._combined(n, self.causes))})
 
     def _combined(self, number: int, causes: Iterable[Cause]) -> Change:
@@ -389,28 +356,6 @@ class Search:
                 self.causes[self.causes.index(same)] = replace(same, cells=(*same.cells, *cells))
             self._taken |= dict.fromkeys(numbers, candidate)
             self._open = [n for n in self._open if n not in numbers]
-
-    def unite(self) -> None:
-        """Replace several causes, some of which need a condition, by one fitted loop that needs none."""
-        guarded = [cause for cause in self.causes if cause.guards[0].words]
-        if len(guarded) >= MIN_CAUSES_TO_MERGE:
-            self._unite(guarded)
-        elif guarded and len(self.causes) >= MIN_CAUSES_TO_MERGE:
-            self._unite(self.causes)
-
-    def _unite(self, several: Sequence[Cause]) -> None:
-        cells = sorted({cell for cause in several for cell in cause.cells}, key=lambda cell: cell.simplicity)
-        whole = [
-            each
-            for each in different(fitted(cells, self.conforming_cells()))
-            if all(each.explains(cell) for cell in cells)
-            and not any(each.contradicts(self.cells[n]) for n in self._conforming)
-        ]
-        if whole:
-            first, *ties = (Cause(each, (Condition(),), tuple(cells)) for each in whole)
-            self.causes = [cause for cause in self.causes if cause not in several]
-            self.causes.append(replace(first, ties=tuple(ties)))
-            self._taken |= {n: first.candidate for n, cell in enumerate(self.cells) if cell in cells}
 
     def _covers(self, larger: Cause, cause: Cause, number: int) -> bool:
         """

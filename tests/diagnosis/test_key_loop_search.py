@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from conformance.diagnosis.conditions import Condition
 from conformance.diagnosis.diagnosis import diagnose
 from conformance.diagnosis.search import fitted
 
@@ -25,18 +24,6 @@ def test_the_loop_is_named(loop: str) -> None:
     named = [dict(each.candidate.change)["causal_loop"] for each in (cause, *cause.ties)]
     assert loop in named
     assert len(named) <= 2  # loops with other tile lengths attend other keys in these calls
-
-
-def test_one_loop_stands_for_two_causes_that_need_conditions() -> None:
-    """With one query the loop hides the diagonal; with 17 it drops the last key. Each effect has a row in the table."""
-    loop = {"causal_loop": "8x8_short_up_masked"}
-    sizes = ((2, 1, 7), (3, 1, 7), (2, 17, 17), (1, 17, 17), (2, 5, 7), (2, 7, 5), (1, 23, 29))
-    cells = [cell(flagged(*size), loop) for size in sizes]
-    assert sum(each.actual is not None for each in cells) == 4
-    (cause,) = diagnose(cells).causes
-    assert loop in [dict(each.candidate.change) for each in (cause, *cause.ties)]
-    assert cause.guards == (Condition(),)
-    assert len(cause.cells) == 4
 
 
 def test_of_loops_that_show_the_same_the_plainest_is_tried() -> None:

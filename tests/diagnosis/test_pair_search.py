@@ -154,25 +154,6 @@ def test_everyday_mistakes_that_only_show_together_are_found_at_first_sight() ->
     assert [dict(cause.candidate.change) for cause in diagnosis.first_look(cells)] == [both]
 
 
-def test_a_deviation_of_a_larger_cause_replaces_that_of_a_smaller_one() -> None:
-    """In a call with one mask, zeroing its weights is the same as zeroing those of all masks."""
-    one, every = ("argument_fill[padding]", "zero_after_softmax"), ("mask_fill", "zero_after_softmax")
-    calls = [
-        flagged(*size).but(mask_operands=(*flagged(*size).mask_operands, *padded(*size).mask_operands))
-        for size in SIZES
-    ]
-    both = [cell(call, {"result_dtype": "float64", one[0]: one[1]}) for call in calls]
-    alone = [cell(padded(*size), dict([every])) for size in SIZES[:2]]
-    search = Search([*both, *alone])
-    search.causes = [
-        Cause(Candidate((("result_dtype", "float64"), one)), (Condition(),), tuple(both)),
-        Cause(Candidate((every,)), (Condition(),), tuple(alone)),
-    ]
-    search._taken = {n: search.causes[n >= len(both)].candidate for n in range(len(search.cells))}
-    search.merge()
-    assert [cause.candidate.change for cause in search.causes] == [(("result_dtype", "float64"), one), (one,)]
-
-
 @pytest.mark.parametrize("mistake", [("scale", "none"), ("value_path", "reversed"), ("softmax_axis", "queries")])
 def test_a_number_is_measured_beside_a_mistake_that_shows_in_every_call(mistake: tuple[str, str]) -> None:
     """Neither mistake explains a call alone, and a number has too many values to be tried in pairs."""

@@ -132,6 +132,16 @@ def test_a_number_is_found_that_is_smaller_than_every_guess() -> None:
     assert near(found["logit_limit "], "", 0.05)
 
 
+def test_a_reply_of_zeros_is_told_as_a_factor_of_zero() -> None:
+    """Every small factor explains it."""
+    asked_of, profile = random_sdpa(13, dtype="float32"), Profile.ordinary("float32")
+    expected = expect(asked_of, {}, profile)
+    zeros = {name: to_tensor(np.zeros(each.values.shape), each.dtype) for name, each in expected.reply.items()}
+    found = dict(solved(Suspect(asked_of, expected, profile, zeros)))
+    assert found["weight_factor"] == "times_0"
+    assert near(told("weight_factor", "times_0.003", dtype="float32")["weight_factor times_"], "times_", 0.003)
+
+
 def test_one_mask_alone_says_nothing_of_the_others() -> None:
     assert not [decision for decision in told("mask_fill", "puts_-3", padding()) if "argument" in decision]
 
