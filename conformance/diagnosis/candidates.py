@@ -223,21 +223,18 @@ class _Fit:
         """
         The numbers in the fewest digits that explain the reply, or in all that a fit determines; None if none do.
 
-        A number that may be far smaller as well is zero: any small factor explains a reply of zeros.
+        A number that may be far smaller as well is not told: any small factor explains a reply of zeros.
         """
         more = (FITTED_DIGITS, EXACT) if self._suspect.problem.dtype == "float64" else ()
         digits = (*range(1, DIGITS + 1), *more)
         rounded = (tuple(float(f"{number:.{count}g}") for number in numbers) for count in digits)
         found = next((each for each in rounded if self.explains(each)), None)
-        return None if found is None else self._determined(found)
+        return found if found is not None and self._is_determined(found) else None
 
-    def _determined(self, numbers: Numbers) -> Numbers | None:
-        """The numbers, with zero in place of one that may be far smaller; None if the reply does not allow zero."""
-        for n, kind in enumerate(self.kinds):
-            smaller, zero = ((*numbers[:n], each, *numbers[n + 1 :]) for each in (numbers[n] / FAR, 0.0))
-            if numbers[n] != 0.0 and kind.allows(smaller[n]) and self.explains(smaller):
-                return self._determined(zero) if kind.allows(0.0) and self.explains(zero) else None
-        return numbers
+    def _is_determined(self, numbers: Numbers) -> bool:
+        """Whether no number, unless it is zero, may be far smaller."""
+        parts = [(n, number / FAR) for n, number in enumerate(numbers) if number and self.kinds[n].allows(number / FAR)]
+        return not any(self.explains((*numbers[:n], smaller, *numbers[n + 1 :])) for n, smaller in parts)
 
     def error(self, numbers: Numbers) -> float:
         """The root mean square error of the reply under these numbers, in tolerances."""

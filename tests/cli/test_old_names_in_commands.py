@@ -100,7 +100,7 @@ def test_a_run_of_cases_with_old_names_can_be_finished(tmp_path: Path) -> None:
     log = tmp_path / "out" / "run.jsonl"
     log.write_text("".join(log.read_text(encoding="utf-8").splitlines(keepends=True)[:-2]), encoding="utf-8")
     done = judge(tmp_path, "cases", "--out", "out", "--resume")
-    assert (done.returncode, "2 verdicts" in done.stdout) == (0, True)
+    assert (done.returncode, "2 calls judged" in done.stdout) == (0, True)
     assert [case for case, _ in cells(tmp_path / "out")] == [
         f"degenerate/fully_masked_row/boolean[inputs.seed={seed}]" for seed in (1, 2)
     ]

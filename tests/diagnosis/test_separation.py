@@ -86,7 +86,7 @@ def test_mistakes_under_the_same_condition_stay_together() -> None:
     assert found.separated == ()
 
 
-@pytest.mark.parametrize("without", [(), ("combine", "combine_open")], ids=["combined", "not combined"])
+@pytest.mark.parametrize("without", [(), ("combine_open",)], ids=["combined", "not combined"])
 def test_a_call_that_shows_two_known_mistakes_at_once_is_explained(
     without: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -132,13 +132,13 @@ def test_a_number_is_found_that_is_smaller_than_every_guess() -> None:
     assert near(found["logit_limit "], "", 0.05)
 
 
-def test_a_reply_of_zeros_is_told_as_a_factor_of_zero() -> None:
+def test_a_reply_of_zeros_is_not_told_as_a_factor_near_zero() -> None:
     """Every small factor explains it."""
     asked_of, profile = random_sdpa(13, dtype="float32"), Profile.ordinary("float32")
     expected = expect(asked_of, {}, profile)
     zeros = {name: to_tensor(np.zeros(each.values.shape), each.dtype) for name, each in expected.reply.items()}
     found = dict(solved(Suspect(asked_of, expected, profile, zeros)))
-    assert found["weight_factor"] == "times_0"
+    assert "weight_factor" not in found
     assert near(told("weight_factor", "times_0.003", dtype="float32")["weight_factor times_"], "times_", 0.003)
 
 
@@ -186,7 +186,7 @@ def test_what_is_added_to_the_denominator(number: float) -> None:
     assert near(found["softmax_denominator plus_"], "plus_", number)
 
 
-@given(st.floats(-3.0, 3.0).filter(lambda number: abs(number - 1.0) > 1e-3).map(lambda number: round(number, 3)))
+@given(st.floats(-3.0, 3.0).map(lambda number: round(number, 3)).filter(lambda number: number not in (0.0, 1.0)))
 @EVERY
 def test_by_what_the_weights_are_multiplied(number: float) -> None:
     found = told("weight_factor", f"times_{text(number)}")
