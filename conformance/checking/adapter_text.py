@@ -10,9 +10,6 @@ from conformance.bridge.profile import Profile
 from conformance.checking.signature import Signature, parameters_of
 from conformance.checking.target import CheckError, Target
 
-# Minimum number of arguments that exclude each other.
-PAIR = 2
-
 # The second causal argument of a function that takes causal_alignment.
 AT_END = "is_causal_bottom_right"
 
@@ -109,8 +106,8 @@ def exclusive_in(signature: Signature, given: Sequence[str]) -> Signature:
     Raises:
         CheckError: these are not at least two of its arguments for masks.
     """
-    option, known = f"--exclusive {','.join(given)}", slots(signature, {})
-    if given and len(set(given)) < PAIR:
+    option, known = f"--exclusive {','.join(given)}", [name for name in slots(signature, {}) if name != AT_END]
+    if len(set(given)) == 1:
         raise CheckError(f"{option}: expected two or more arguments, such as attn_mask,is_causal")
     for name in given:
         if name not in known:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from conformance.checking.adapter_text import AT_END, PAIR
+from conformance.checking.adapter_text import AT_END
 from conformance.checking.arithmetic import ROUNDING, ordinary
 from conformance.checking.observation import SettledFunction, Varying
 from conformance.checking.signature import DTYPES, LAYOUTS, MaskForm, Signature
@@ -235,14 +235,18 @@ def exclusive_notes(cells: Iterable[LoggedCell]) -> Iterator[str]:
 
     cells: all judged cells. Each of the two arguments must be in a call that has a reply.
     """
-    raising: set[tuple[str, ...]] = set()
-    replying: set[tuple[str, ...]] = set()
+    raising: set[tuple[str, str]] = set()
+    replying: set[tuple[str, str]] = set()
+    usable: set[str] = set()
     for cell in cells:
-        if cell.verdict != "unsupported":
-            given = sorted({mask.slot for mask in cell.route} - {AT_END})
-            (raising if cell.verdict == "error" else replying).update(combinations(given, 1), combinations(given, 2))
-    for one, other in sorted(pair for pair in raising - replying if len(pair) == PAIR):
-        if {(one,), (other,)} <= replying:
+        given = sorted({mask.slot for mask in cell.route} - {AT_END})
+        if cell.verdict == "error":
+            raising.update(combinations(given, 2))
+        elif cell.verdict != "unsupported":
+            replying.update(combinations(given, 2))
+            usable.update(given)
+    for one, other in sorted(raising - replying):
+        if {one, other} <= usable:
             yield f"if {one} and {other} are meant to exclude each other, check with --exclusive {one},{other}"
 
 
