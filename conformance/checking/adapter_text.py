@@ -88,15 +88,17 @@ def slots(signature: Signature, polarity: Mapping[str, str]) -> dict[str, dict[s
             found[AT_END] = {"role": "causal", "alignment": "bottom_right"}
     if signature.has("window"):
         found[names["window"]] = {"role": "window"}
-    for name in (exclusive := _exclusive(signature, found)):
-        found[name]["excludes"] = [other for other in exclusive if other != name]
-    return found
+    return {name: {**slot, **_restrictions(signature, name, found)} for name, slot in found.items()}
 
 
-def _exclusive(signature: Signature, found: Collection[str]) -> list[str]:
-    """Return the slots that exclude each other; a causal argument with an alignment is two slots."""
+def _restrictions(signature: Signature, name: str, found: Collection[str]) -> dict[str, Any]:
+    """Return which slots exclude this one, and whether it is given in every call."""
+    # A causal argument with an alignment is two slots.
     at_end = [AT_END] if AT_END in found and signature.names["is_causal"] in signature.exclusive else []
-    return [*signature.exclusive, *at_end]
+    exclusive = [*signature.exclusive, *at_end]
+    excludes = {"excludes": [other for other in exclusive if other != name]} if name in exclusive else {}
+    always = {"always": True} if name in [signature.names[role] for role in signature.always] else {}
+    return {**excludes, **always}
 
 
 def exclusive_in(signature: Signature, given: Sequence[str]) -> Signature:

@@ -86,6 +86,9 @@ LAYOUTS = {
 # The frameworks whose arrays a function may take.
 FRAMEWORKS = ("numpy", "torch", "jax")
 
+# The roles of arguments that hold a mask.
+MASKS = ("mask", "key_padding_mask", "lengths", "bias")
+
 # The devices on which a function may take them; `array_layouts.PASSED` says in words what check does there.
 DEVICES = ("cpu", "cuda")
 
@@ -162,7 +165,9 @@ class Signature:
     instance itself. biased: whether its projections have biases. wide: whether value_dim may differ from head_dim.
     device: where its arrays are, "cpu" or "cuda". unlimited: the number that a side of a window without a limit is, if
     it is not None. mask_by_place: whether an argument with a default is the mask only because it follows the arrays.
-    exclusive: arguments for masks of which a call may have only one, as the user states.
+    exclusive: arguments for masks of which a call may have only one, as the user states. always: roles of arguments for
+    masks that are given in every call, because they have no default and None fails; before trial calls, those without a
+    default.
     """
 
     operator: str
@@ -185,6 +190,7 @@ class Signature:
     unlimited: int | None = None
     mask_by_place: bool = False
     exclusive: tuple[str, ...] = ()
+    always: tuple[str, ...] = ()
 
     @property
     def is_self_attention(self) -> bool:
@@ -268,6 +274,7 @@ def read_signature(
         kept=tuple(roles[each.name] for each in parameters if each.name in roles and each.has_choice),
         unlimited=next((_unlimited(each) for each in parameters if roles.get(each.name) == "window"), None),
         mask_by_place=by_place,
+        always=tuple(roles[each.name] for each in parameters if each.default is None and roles.get(each.name) in MASKS),
     )
 
 

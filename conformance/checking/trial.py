@@ -3,7 +3,8 @@
 import re
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -14,8 +15,9 @@ import numpy as np
 from conformance.bridge import Call, Facts, Tensor
 from conformance.checking.array_layouts import PASSED, ArrayLayouts
 from conformance.checking.layer import Layer
-from conformance.checking.signature import DTYPES, LAYOUTS, MaskForm, Signature
+from conformance.checking.signature import DTYPES, LAYOUTS, MASKS, MaskForm, Signature
 from conformance.checking.target import CheckError
+from conformance.spec.problem import AXES, Array
 from conformance.spec.rounding import round_to, to_tensor
 
 # Sizes of the plain call; axes that could be swapped have different sizes.
@@ -26,6 +28,12 @@ SQUARE = {**SIZES, "seq_len_k": 5}
 
 # Possible axes of a mask, the most general first.
 FORMS = (("b", "h", "q", "k"), ("q", "k"), ("b", "q", "k"), ("b", "k"))
+
+# The form of the other arguments that hold a mask.
+MASK_FORMS = {
+    "key_padding_mask": MaskForm(("b", "k")),
+    "bias": MaskForm(("b", "h", "q", "k"), boolean=False, added=True),
+}
 
 # The dtypes of plain calls if none in float32 works.
 OTHER_DTYPES = ("float16", "bfloat16", "float64")
@@ -126,7 +134,7 @@ class Trial:
                 form, wide = self._form(best, sizes), self._is_wide(best, sizes)
                 if form is None and best.mask_by_place and best.placed[-1:] == ("mask",):
                     best = best.without_mask()
-                return replace(best, form=form or MaskForm(), wide=wide), failures, tried
+                return replace(best, form=form or best.form, wide=wide), failures, tried
         return None, failures, tried
 
     def _taken(self, signature: Signature) -> tuple[str, ...]:
@@ -155,9 +163,7 @@ class Trial:
         logits = query @ key.swapaxes(-1, -2) * sizes["head_dim"] ** -0.5
         raised = np.exp(logits - logits.max(axis=-1, keepdims=True))
         expected = raised / raised.sum(axis=-1, keepdims=True) @ value
-        layouts, result = self._layouts(signature), self._reply(signature, sizes, {})
-        output = layouts.output(layouts.parts(result, 1)[0] if layouts.is_tuple(result) else result).float64()
-        return bool((np.abs(output - expected) < NEAR).all())
+        return bool((np.abs(self._output(signature, sizes) - expected) < NEAR).all())
 
     def _layouts(self, signature: Signature) -> ArrayLayouts:
         """Return the converter of a framework and layout, which is stateful: it knows the sizes of the last call."""
@@ -184,17 +190,47 @@ class Trial:
         return "\n  ".join(lines)
 
     def _tried(self, signature: Signature, sizes: Mapping[str, int]) -> Signature:
-        """Make a plain call, and return the signature with what it returns and whether scale must be a number."""
+        """
+        Make plain calls until one works, and return the signature with what it returns and which values it needs.
+
+        An argument for masks without a default gets None only if the answer then is right, or the same as with a mask
+        that masks nothing.
+        """
+        if not signature.always:
+            return self._first(_with_scale(signature), sizes)
         try:
-            return self._returning(signature, self._reply(signature, sizes, {}), sizes)
+            without = self._first(_with_scale(replace(signature, always=())), sizes)
         except _FailedError as first:
-            if "scale" not in signature.names or "scale" in signature.kept:
-                raise
-            numbered = replace(signature, numbers=("scale",))
             try:
-                return self._returning(numbered, self._reply(numbered, sizes, {}), sizes)
+                return self._first(_with_masks(signature), sizes)
             except _FailedError:
                 raise first from None
+        with suppress(_FailedError):
+            masked = self._first(_with_masks(signature), sizes)
+            outputs = [self._output(each, sizes) for each in (without, masked)]
+            is_same = bool((np.abs(outputs[0] - outputs[1]) < NEAR).all())
+            return without if is_same or (without.operator == "sdpa" and self._is_near(without, sizes)) else masked
+        return without
+
+    def _first(self, signatures: Iterable[Signature], sizes: Mapping[str, int]) -> Signature:
+        """
+        Return the first signature with which a plain call works, with what it returns.
+
+        Raises:
+            _FailedError: why the first fails, if all do.
+        """
+        failures = []
+        for each in signatures:
+            try:
+                return self._returning(each, self._reply(each, sizes, {}), sizes)
+            except _FailedError as failed:
+                failures.append(failed)
+        raise failures[0]
+
+    def _output(self, signature: Signature, sizes: Mapping[str, int]) -> Array:
+        """Return the output of a plain call that works."""
+        layouts, result = self._layouts(signature), self._reply(signature, sizes, {})
+        return layouts.output(layouts.parts(result, 1)[0] if layouts.is_tuple(result) else result).float64()
 
     def _returning(self, signature: Signature, result: Any, sizes: Mapping[str, int]) -> Signature:
         """
@@ -227,6 +263,7 @@ class Trial:
         Raises:
             _FailedError: the function raised an exception.
         """
+        given = {**_masking_nothing(signature, sizes, self._dtype), **given}
         try:
             layouts = self._layouts(signature)
             call = plain_call(
@@ -352,9 +389,38 @@ def _values(layouts: ArrayLayouts, signature: Signature, call: Call, given: Mapp
     values["params"] = layouts.params(call)
     if "scale" in signature.numbers:
         values["scale"] = float(sizes["head_dim"]) ** -0.5
-    if "mask" in given:
-        values["mask"] = layouts.mask(call, "mask", batched=given["mask"].shape[0] == sizes["batch"])
+    for role in call.arguments:
+        batched = given[role].shape[0] == sizes["batch"]
+        is_lengths = role == "lengths"
+        values[role] = layouts.lengths(call, role) if is_lengths else layouts.mask(call, role, batched=batched)
     return values
+
+
+def _with_scale(signature: Signature) -> Iterator[Signature]:
+    """Yield the signature, and one that always passes a scale if it can be given."""
+    yield signature
+    if "scale" in signature.names and "scale" not in signature.kept:
+        yield replace(signature, numbers=("scale",))
+
+
+def _with_masks(signature: Signature) -> Iterator[Signature]:
+    """Yield the signature with each form of a mask that masks nothing."""
+    forms = [MaskForm(axes, boolean, not boolean) for boolean in (True, False) for axes in FORMS]
+    for form in forms if "mask" in signature.always else forms[:1]:
+        yield from _with_scale(replace(signature, form=form))
+
+
+def _masking_nothing(signature: Signature, sizes: Mapping[str, int], dtype: str) -> dict[str, Tensor]:
+    """Return role -> a mask that masks nothing, for the arguments that need one in every call."""
+    found = {}
+    for role in signature.always:
+        form = MASK_FORMS.get(role, signature.form)
+        whole = np.ones([1 if axis == "h" else sizes[AXES[axis]] for axis in form.axes])
+        if role == "lengths":
+            found[role] = Tensor.of(np.full(sizes["batch"], sizes["seq_len_k"], dtype=np.int32))
+        else:
+            found[role] = Tensor.of(whole > 0) if form.boolean else to_tensor(whole - 1, dtype)
+    return found
 
 
 def plain_call(
@@ -393,7 +459,7 @@ def plain_call(
         key if not is_self else value,
         value,
         params={name: _tensor(each, dtype) for name, each in params.items()} if operator == "mha" else {},
-        arguments={"mask": given["mask"]} if "mask" in given else {},
+        arguments={role: given[role] for role in MASKS if role in given},
     )
 
 

@@ -40,7 +40,7 @@ STALLED = 0.1
 SLOW = 0.97
 HOPELESS = 3.0
 # A number that may be this many times smaller is not determined.
-FAR = 1e6
+MAX_SMALLER = 1e6
 # A number this many times smaller than the smallest guess counts as extreme.
 EXTREME = 100.0
 # Maximum change of an element, in tolerances, that counts as none under extreme numbers,
@@ -233,8 +233,9 @@ class _Fit:
 
     def _is_determined(self, numbers: Numbers) -> bool:
         """Whether no number, unless it is zero, may be far smaller."""
-        parts = [(n, number / FAR) for n, number in enumerate(numbers) if number and self.kinds[n].allows(number / FAR)]
-        return not any(self.explains((*numbers[:n], smaller, *numbers[n + 1 :])) for n, smaller in parts)
+        parts = ((n, number / MAX_SMALLER) for n, number in enumerate(numbers) if number)
+        allowed = ((n, smaller) for n, smaller in parts if self.kinds[n].allows(smaller))
+        return not any(self.explains((*numbers[:n], smaller, *numbers[n + 1 :])) for n, smaller in allowed)
 
     def error(self, numbers: Numbers) -> float:
         """The root mean square error of the reply under these numbers, in tolerances."""

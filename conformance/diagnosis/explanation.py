@@ -266,7 +266,8 @@ class Likely:
             found = explain(suspect, None if thorough else plain_ways(suspect.problem, suspect.declared.dialect))
             self._fruitless = 0 if found else self._fruitless + 1
             self.searched = self.searched or bool(found)
-        self._ways.update(dict.fromkeys(each.way for each in found))
+        # Its ties are not tried first: one that explains another reply would hide the deviation that explains both.
+        self._ways.update(dict.fromkeys(each.way for each in found[:1]))
         return found
 
 

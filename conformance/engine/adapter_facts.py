@@ -53,6 +53,7 @@ class Slot:
     only_with: tuple[str, ...] = ()
     short: bool = False
     attached: bool = False
+    always: bool = False
     arguments: tuple[str, ...] = ()
     since: str = ""
     about: str = ""
@@ -106,6 +107,8 @@ def _parse_slot(name: str, fields: Mapping[str, Any]) -> Slot:
         raise ValueError(f"slot {name}: lengths need the kinds of mask that they replace: 'takes': ['key_padding']")
     if fields.get("attached") and fields["role"] != "mask":
         raise ValueError(f"slot {name}: only a mask can be attached, not an argument with role {fields['role']}")
+    if fields.get("always") and not (fields["role"] in ("mask", "lengths") and fields.get("takes")):
+        raise ValueError(f"slot {name}: only a mask or lengths that take some kind of mask can be given in every call")
     if fields.get("symmetric") and fields.get("left_only"):
         raise ValueError(f"slot {name}: a window is either symmetric or left_only, not both")
     return Slot(
@@ -119,6 +122,7 @@ def _parse_slot(name: str, fields: Mapping[str, Any]) -> Slot:
         left_only=bool(fields.get("left_only", False)),
         short=bool(fields.get("short", False)),
         attached=bool(fields.get("attached", False)),
+        always=bool(fields.get("always", False)),
         since=str(fields.get("since", "")),
         about=str(fields.get("about", "")),
         **{key: tuple(fields.get(key, ())) for key in _LISTS},

@@ -6,7 +6,7 @@ is folded without loss into the widest argument that can express it. A call with
 declined.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from conformance.engine.mask_placing import (
     place_masks,
 )
 from conformance.spec.masks import Inexpressible, as_bool, as_float, fold, lay_out
-from conformance.spec.problem import Array, MaskOperand, Problem
+from conformance.spec.problem import AXES, Array, MaskOperand, Problem
 from conformance.spec.rounding import to_tensor
 
 __all__ = ["Declined", "Route", "route", "route_dense"]
@@ -46,8 +46,9 @@ class Route:
     A problem as the arguments of one subject.
 
     problem: the same problem, with its masks grouped by argument. arguments: the mask arguments of the call. masks:
-    the facts about them. axes: the form of each argument's array. dialect: how the documented meaning of verbatim masks
-    deviates from canonical, as decision -> name.
+    the facts about them, without those that mask nothing and are given because the argument needs one. axes: the form
+    of each argument's array. dialect: how the documented meaning of verbatim masks deviates from canonical, as
+    decision -> name.
     """
 
     problem: Problem
@@ -127,6 +128,8 @@ def _same(one: Route, other: Route) -> bool:
 
 
 def _finish(problem: Problem, slots: Slots, placed: Mapping[str, Sequence[MaskOperand]], hints: Sequence[str]) -> Route:
+    given = tuple(placed)
+    placed = {**placed, **_masking_nothing(problem, slots, given)}
     mask_operands = {name: _converted(slots[name], fold(members, name)) for name, members in placed.items()}
     mask_operands = _agree(slots, mask_operands)
     mask_operands |= _hinted(slots, placed, hints)
@@ -142,10 +145,27 @@ def _finish(problem: Problem, slots: Slots, placed: Mapping[str, Sequence[MaskOp
         masks=tuple(
             MaskFacts(name, mask_operands[name].kinds, mask_operands[name].element, mask_operands[name].verbatim)
             for name in ordered
+            if name in given or name in hints
         ),
         axes=forms,
         dialect=_documented(slots, mask_operands),
     )
+
+
+def _masking_nothing(problem: Problem, slots: Slots, given: Collection[str]) -> dict[str, list[MaskOperand]]:
+    """Masks that mask nothing, for arguments that need one in every call (`always`) and have none."""
+    free = (slot for slot in slots.values() if slot.name not in given and not set(slot.excludes) & set(given))
+    return {slot.name: [_whole(problem, slot)] for slot in free if slot.always}
+
+
+def _whole(problem: Problem, slot: Slot) -> MaskOperand:
+    """A mask with all axes of an argument, except the heads, that masks nothing; numbers to add are zeros."""
+    named = {part for axis in slot.axes[0] for part in axis.split("*")} - {"h"}
+    shape = [size if axis in named else 1 for axis, size in zip(AXES, problem.logits_shape, strict=True)]
+    kind = "attention" if "attention" in slot.takes else slot.takes[0]
+    if kind == "additive":
+        return MaskOperand(slot.name, (kind,), "float", np.zeros(shape))
+    return MaskOperand(slot.name, (kind,), "bool", np.ones(shape, dtype=bool))
 
 
 def _converted(slot: Slot, operand: MaskOperand) -> MaskOperand:

@@ -246,6 +246,66 @@ def test_a_boolean_mask_that_is_added_is_told(checked: Check, tmp_path: Path) ->
     assert done.notes[0].endswith(", floats (added to the logits; booleans raise no error, but hide no key)")
 
 
+REQUIRED = """
+import numpy as np
+
+def attention(q, k, v, mask, kept):
+    s = np.where(mask, q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5, -np.inf)
+    s = s if kept is None else np.where(np.arange(k.shape[2]) < kept[:, None, None, None], s, -np.inf)
+    peak = s.max(-1, keepdims=True)
+    e = np.exp(s - np.where(np.isfinite(peak), peak, 0))
+    total = e.sum(-1, keepdims=True)
+    return (e / np.where(total == 0, 1, total) @ v).astype(q.dtype)
+
+def right(q, k, v, mask):
+    return attention(q, k, v, mask, None)
+
+def of_padding(q, k, v, key_mask, is_causal=False):
+    future = np.tri(q.shape[2], k.shape[2], dtype=bool) if is_causal else True
+    return attention(q, k, v, key_mask[:, None, None] & future, None)
+
+def of_lengths(q, k, v, kv_lengths, mask=None):
+    return attention(q, k, v, True if mask is None else mask, kv_lengths[:])
+
+def inverted(q, k, v, mask):
+    return attention(q, k, v, ~mask, None)
+
+def without_none(q, k, v, mask=None):
+    return attention(q, k, v, mask[...], None)
+"""
+
+FULL = "in every call, because it does not take None: a call without a mask gets one that masks nothing"
+
+
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [("right", "mask"), ("of_padding", "key_mask"), ("of_lengths", "kv_lengths")],
+)
+def test_a_mask_that_is_required_is_given_in_every_call(
+    checked: Check, tmp_path: Path, name: str, argument: str
+) -> None:
+    """None raises no error in `right`: all weights are zero."""
+    (tmp_path / "mine.py").write_text(REQUIRED, encoding="utf-8")
+    done = checked(f"{tmp_path / 'mine.py'}:{name}", "shapes/cross*", "masks/key_padding/*", "causal/square/*")
+    assert done.decision.conforms, done.lines()
+    assert f"{argument} {FULL}" in done.notes[0]
+    assert sum(cell.verdict == "pass" for cell in done.run.cells.values()) > 10
+
+
+def test_the_mistake_of_a_required_mask_is_named(checked: Check, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(REQUIRED, encoding="utf-8")
+    done = checked(f"{tmp_path / 'mine.py'}:inverted", "shapes/cross*", "masks/key_padding/*")
+    (cause,) = done.causes
+    assert str(cause).startswith("it reads True in mask as: ignore this key")
+
+
+def test_a_mask_with_a_default_may_be_left_out(checked: Check, tmp_path: Path) -> None:
+    """Its default is None, so a caller may rely on it."""
+    (tmp_path / "mine.py").write_text(REQUIRED, encoding="utf-8")
+    with pytest.raises(CheckError, match="it raised TypeError: 'NoneType' object is not subscriptable"):
+        checked(f"{tmp_path / 'mine.py'}:without_none", "shapes/*")
+
+
 def test_a_convention_is_observed_beside_a_rare_mistake(checked: Check, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "import numpy as np\n\ndef attend(q, k, v, mask=None):\n"

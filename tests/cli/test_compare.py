@@ -244,16 +244,6 @@ def test_a_baseline_turns_nothing_red_green(project: Path) -> None:
     assert "Unchanged: 3 verdicts on 1 subject" in done.stdout
 
 
-KNOWN = """\
-format: 1
-deviations:
-  - subject: mine.sdpa
-    delta: {decisions: {fully_masked_row: nan}}
-    reason: This function returns NaN for fully masked rows.
-    link: https://example.org/1
-"""
-
-
 def test_a_regression_that_a_known_deviation_accepts_is_told_with_the_ways_out(project: Path) -> None:
     remember(project)
     (project / "known.yaml").write_text(KNOWN, encoding="utf-8")

@@ -464,12 +464,44 @@ def test_routing_and_folding_change_nothing_that_the_oracle_sees(makers: list[An
             {"role": "lengths", "axes": [["b", "k"]]},
             "slot m: lengths need the kinds of mask that they replace: 'takes'",
         ),
+        (
+            {"role": "causal", "always": True},
+            "slot m: only a mask or lengths that take some kind of mask can be given in every call",
+        ),
         ({"role": "causal", "excludes": ["n"]}, "slot m: excludes names 'n', which is not a slot"),
     ],
 )
 def test_a_wrong_slot_says_what_is_allowed(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_slots({"m": fields})
+
+
+def test_arguments_that_need_a_mask_in_every_call_get_one_that_masks_nothing() -> None:
+    always = parse_slots(
+        {
+            "mask": {
+                "role": "mask", "takes": ["attention"], "axes": [["b", "h", "q", "k"]], "broadcast": ["b", "h"],
+                "bool": "ignore", "always": True,
+            },
+            "padding": {
+                "role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "int": "attend", "always": True
+            },
+            "bias": {"role": "mask", "takes": ["additive"], "axes": [["q", "k"]], "float": "add", "always": True},
+            "lengths": {"role": "lengths", "takes": ["key_padding"], "axes": [["b", "k"]], "always": True},
+            "other": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend"},
+        }
+    )  # fmt: skip
+    plain = random_sdpa(0)
+    done = route(plain, always)
+    arrays = {name: array.bits for name, array in done.arguments.items()}
+    assert list(arrays) == ["mask", "padding", "bias", "lengths"]
+    assert arrays["mask"].shape == (B, 1, Q, K)
+    assert not arrays["mask"].any()  # True = ignore
+    assert arrays["padding"].tolist() == [[1] * K] * B
+    assert done.arguments["bias"].float64().tolist() == [[0.0] * K] * Q
+    assert arrays["lengths"].tolist() == [K] * B
+    assert done.masks == ()
+    assert np.array_equal(evaluate(done.problem).reply["output"].values, evaluate(plain).reply["output"].values)
 
 
 def test_of_two_arguments_that_exclude_each_other_the_one_that_can_carry_both_stays() -> None:
