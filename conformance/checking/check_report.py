@@ -145,7 +145,9 @@ def settled_notes(settled: SettledFunction) -> tuple[str, ...]:
         notes.append("it takes no attention mask, so cases that need one are left out")
     named = settled.read.items()
     notes += [f"arithmetic: in {dtype}, {_rounding(name)}" for dtype, name in named if name != ordinary(dtype)]
-    notes += [_observed(sentence(decision, name), decision, name) for decision, name in observed.dialect.items()]
+    # Beside a finite fill, a row that a boolean mask masks fully has finite logits.
+    where = {"fully_masked_row": ", where an additive mask adds -inf"} if "mask_fill" in observed.dialect else {}
+    notes += [_observed(sentence(*way) + where.get(way[0], ""), *way) for way in observed.dialect.items()]
     return tuple(notes)
 
 

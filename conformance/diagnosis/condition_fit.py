@@ -266,7 +266,25 @@ class Guards:
         """Each first condition and its second one, as one; two equal indices are one condition."""
         named, _ = self._table
         pairs = zip(firsts, seconds, strict=True)
-        return tuple(named[a] if a == b else named[a].and_also(named[b]) for a, b in pairs)
+        return _narrowest([named[a] if a == b else named[a].and_also(named[b]) for a, b in pairs])
+
+
+def _narrowest(guards: Sequence[Condition]) -> tuple[Condition, ...]:
+    """
+    The guards without those that name more dtypes or layouts than another one and otherwise equal it.
+
+    No call shows the cause in the others: where a result in float32 is expected, returning float32 is no mistake.
+    """
+    return tuple(each for each in guards if not any(_names_fewer(other, each) for other in guards))
+
+
+def _names_fewer(one: Condition, other: Condition) -> bool:
+    """Whether a condition names fewer dtypes or layouts than another, all of them among the other's."""
+    for name in ("dtype", "layout"):
+        some, more = set(getattr(one, name) or ()), set(getattr(other, name) or ())
+        if some and some < more:
+            return one.model_copy(update={name: None}) == other.model_copy(update={name: None})
+    return False
 
 
 def _bits_of_choice(some: int, others: int) -> float:

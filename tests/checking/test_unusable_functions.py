@@ -321,6 +321,24 @@ def test_a_convention_is_observed_beside_a_rare_mistake(checked: Check, tmp_path
     assert any("NaN for a fully masked row (accepted" in note for note in done.notes)
 
 
+def test_beside_a_finite_fill_only_an_additive_mask_masks_a_row_fully(checked: Check, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import numpy as np\n\ndef attend(q, k, v, mask=None, bias=None):\n"
+        "    s = q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5\n"
+        "    s = s if bias is None else s + bias\n"
+        "    s = s if mask is None else np.where(mask, s, np.finfo(s.dtype).min)\n"
+        "    with np.errstate(invalid='ignore'):\n"
+        "        e = np.exp(s - s.max(-1, keepdims=True))\n        return e / e.sum(-1, keepdims=True) @ v\n",
+        encoding="utf-8",
+    )
+    done = checked(f"{tmp_path / 'mine.py'}:attend", "shapes/cross*", "degenerate/*")
+    assert done.decision.conforms, done.lines()
+    (told,) = (note for note in done.notes if "NaN for a fully masked row" in note)
+    assert told.startswith(
+        "observed: it returns NaN for a fully masked row, where an additive mask adds -inf (accepted"
+    )
+
+
 def test_a_method_of_a_plain_class_is_called_on_an_instance(checked: Check, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "import numpy as np\n\nclass Attention:\n    def __init__(self, head_dim, dropout=0.1):\n"

@@ -96,6 +96,15 @@ def test_several_layouts_are_told_together() -> None:
     ]
 
 
+def test_of_dtypes_only_those_that_show_the_cause_are_told() -> None:
+    """Where float32 is expected, a reply in float32 is right: neither for nor against a cause about float64."""
+    double, single, half = (
+        replace(call(), facts=replace(call().facts, dtype=dtype)) for dtype in ("float64", "float32", "float16")
+    )
+    assert words([double, single, half], [0], [2]) == ["in float64"]
+    assert words([double, single, half], [0, 1], [2])[0] == "in float32 or float64"
+
+
 def test_heads_may_be_shared_out_between_two_devices() -> None:
     cells = [call(heads=count) for count in (1, 2, 3, 4, 5, 6)]
     assert words(cells, [1, 3, 5], [0, 2, 4]) == ["with an even num_heads"]
