@@ -45,7 +45,8 @@ def look(request: Mapping[str, Any]) -> Signature:
     layer = biased = False
     function = found
     if inspect.isclass(found):
-        built = constructor(request["function"], found)
+        built = constructor(request["function"], found, mapping)
+        mapping = {name: role for name, role in mapping.items() if built.get(name) != role}
         made = build(found, built, request["path"], request.get("device"))
         device = _device_of(request["function"], made, request.get("device"))
         function, layer, biased = instance(made, method, request["path"], device)
@@ -143,20 +144,23 @@ def _usable(frameworks: Sequence[str], device: str) -> list[str]:
     return usable
 
 
-def constructor(called: str, kind: Any) -> dict[str, str]:
+def constructor(called: str, kind: Any, mapping: Mapping[str, str]) -> dict[str, str]:
     """
     Return the arguments of a constructor that check passes: name -> role.
+
+    mapping: argument -> role, as stated; those of other functions are left out.
 
     Raises:
         CheckError: the constructor requires an argument that check does not know.
     """
-    found = {each.name: OF_CONSTRUCTOR[each.name] for each in parameters(kind) if each.name in OF_CONSTRUCTOR}
+    roles = OF_CONSTRUCTOR | {name: role for name, role in mapping.items() if role in BUILT_WITH}
+    found = {each.name: roles[each.name] for each in parameters(kind) if each.name in roles}
     for each in parameters(kind):
         if each.name not in found and each.default is None:
-            known = ", ".join(names[0] for names in BUILT_WITH.values())
             raise CheckError(
-                f"{called}(...) needs an argument {each.name!r} that check does not know: give it a default, or check "
-                f"a subclass that sets it; check passes {known}"
+                f"{called}(...) needs an argument {each.name!r} that check does not know: name its role with --map "
+                f"{each.name}=ROLE, where ROLE is one of {', '.join(BUILT_WITH)}; or give it a default, or check a "
+                f"subclass that sets it"
             )
     return found
 

@@ -19,7 +19,7 @@ BUILT_WITH: dict[str, tuple[str, ...]] = {
     "width": (
         "embed_dim", "d_model", "dim", "hidden_size", "hidden_dim", "emb_size", "embed_size", "n_embd", "emb_dim",
         "embedding_dim", "model_dim", "features", "in_features", "input_dim", "query_dim", "d_in", "d_out", "out_dim",
-        "output_dim", "qkv_features", "out_features", "width",
+        "output_dim", "qkv_features", "out_features", "width", "num_hiddens", "n_state", "n_feat",
     ),
     "num_heads": ("num_heads", "n_heads", "heads", "n_head", "nhead", "nheads", "h", "num_attention_heads"),
     "num_kv_heads": ("num_kv_heads", "n_kv_heads", "num_key_value_heads", "kv_heads"),
@@ -139,6 +139,10 @@ def _torch_layer(layer: Any, call: Call, method: str) -> Any:
     torch = sys.modules["torch"]
 
     layer = layer.to(call.facts.device, getattr(torch, call.facts.dtype)).eval()
+    with torch.no_grad():
+        for each in layer.modules():
+            if isinstance(each, torch.nn.LazyLinear):  # its first call creates the weights, in the width of its input
+                each(torch.zeros(call.query.shape[-1], device=call.facts.device, dtype=each.weight.dtype))
     if call.params:
         given = {name: torch.from_numpy(each) for name, each in _numbers(call).items()}
         with torch.no_grad():
@@ -322,10 +326,10 @@ def projections(linears: Linears) -> dict[str, tuple[Any, Any, slice]]:
 
 
 def part_of(name: str) -> str | None:
-    """Return which projection a linear layer is, from the last part of its name; None if it is unknown."""
-    last = name.rpartition(".")[2].lower()
-    plain = last.replace("_", "")
-    return next((part for part, pattern in PARTS.items() if pattern.fullmatch(last) or pattern.fullmatch(plain)), None)
+    """Return which projection a linear layer is, from the last part of its name that says it; None if none does."""
+    names = [(each, each.replace("_", "")) for each in reversed(name.lower().split("."))]
+    known = ((part, pattern, each) for each in names for part, pattern in PARTS.items())
+    return next((part for part, pattern, each in known if any(map(pattern.fullmatch, each))), None)
 
 
 def _add_projection(found: dict[str, tuple[Any, Any, slice]], part: str | None, weight: Any, bias: Any) -> None:

@@ -285,8 +285,9 @@ def _unlimited(window: Parameter) -> int | None:
 
 def _arrays_of_layer(parameters: Sequence[Parameter], given: Mapping[str, str]) -> tuple[str, ...]:
     """Return the arrays that a layer takes: one array if its name or the missing key and value arguments say so."""
-    roles = [given.get(each.name) or each.role for each in parameters if each.positional]
-    required = sum(each.default is None for each in parameters if each.positional)
+    taken = [each for each in parameters if each.positional] or parameters
+    roles = [given.get(each.name) or each.role for each in taken]
+    required = sum(each.default is None for each in taken)
     if roles[:1] == ["inputs"] and "key" not in roles:
         return ("inputs",)
     if roles[:1] != ["query"] and not {"key", "value"} & set(roles) and required < len("qkv"):

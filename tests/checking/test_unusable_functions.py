@@ -104,7 +104,7 @@ def test_a_plain_call_that_ends_or_blocks_the_process_is_told(
         ),
         (
             "from torch import nn\nclass attend(nn.Module):\n    def __init__(self, rank, d_model): ...\n",
-            r"attend\(...\) needs an argument 'rank' that check does not know: give it a default",
+            r"attend\(...\) needs an argument 'rank' that check does not know: name its role with --map rank=ROLE",
         ),
         (
             (
