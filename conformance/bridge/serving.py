@@ -136,12 +136,18 @@ def has_lost_cuda(answer: Answer) -> bool:
 
 
 def error_record(error: BaseException) -> dict[str, str]:
-    """Type, message and traceback of an exception, each of bounded length; lone surrogates are escaped."""
+    """
+    Type, message and traceback of an exception, each of bounded length; lone surrogates are escaped.
+
+    The message of an exception without a text, such as that of a bare `assert`, is the line that raised it.
+    """
     report = traceback.TracebackException.from_exception(error)
     text = "".join(report.format_exception_only()).strip()
+    line = report.stack[-1].line if report.stack else ""
+    has_text = text.rpartition(".")[2] != type(error).__name__
     record = {
         "type": type(error).__name__,
-        "message": text.split(": ", 1)[-1],
+        "message": text.split(": ", 1)[-1] if has_text or not line else line,
         "traceback": "".join(report.format()),
     }
     return {name: text.encode(errors="backslashreplace").decode()[-_MAX_TEXT:] for name, text in record.items()}

@@ -80,6 +80,17 @@ def test_an_answer_without_a_framework_call_is_an_error() -> None:
     assert error["message"] == "the adapter returned without calling the framework inside framework_call()"
 
 
+def test_an_exception_without_a_text_is_told_by_the_line_that_raised_it() -> None:
+    def refuse(call: Call) -> Any:
+        if call.scale is None:
+            raise AssertionError
+        return {}
+
+    error = ask(adapter(refuse)).error
+    assert error is not None
+    assert (error["type"], error["message"]) == ("AssertionError", "raise AssertionError")
+
+
 class _Unspeakable(Exception):  # noqa: N818 - frameworks use such names
     def __str__(self) -> str:
         raise RuntimeError("not even its message")

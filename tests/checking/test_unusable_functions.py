@@ -136,6 +136,45 @@ def test_a_layer_that_cannot_be_built_says_why(checked: Check, tmp_path: Path, t
         checked(f"{tmp_path / 'mine.py'}:attend")
 
 
+LAZY = """
+from torch import nn
+
+class Projection(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.linear = nn.LazyLinear(size)
+
+    def forward(self, x):
+        return self.linear(x)
+
+class Attention(nn.Module):
+    def __init__(self, size, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.query, self.key, self.value, self.out = (Projection(size) for _ in range(4))
+
+    def forward(self, *, query, key, value, mask=None):
+        q, k, v = (x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+                   for x in (self.query(query), self.key(key), self.value(value)))
+        scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -float("inf"))
+        return self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+"""
+
+
+@pytest.mark.frameworks
+def test_a_layer_is_built_with_mapped_arguments_lazy_weights_and_nested_projections(
+    checked: Check, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(LAZY, encoding="utf-8")
+    given, calling = f"{tmp_path / 'mine.py'}:Attention", preflight.Calling(mapping={"size": "width"})
+    done = checked(given, "shapes/cross*", dtypes=("float32",), calling=calling)
+    assert done.decision.conforms, done.lines()
+    with pytest.raises(CheckError, match="'size' that check does not know: name its role with --map size=ROLE, where"):
+        checked(given, "shapes/cross*", into="again")
+
+
 @pytest.mark.frameworks
 def test_of_a_method_of_an_instance_with_weights_the_class_is_asked_for(checked: Check, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
