@@ -266,3 +266,13 @@ def replays(session: nox.Session) -> None:
     """Replay released regressions (tests/replays/replays.yaml). Slow; installs many old releases."""
     install(session, "-e", ".")
     session.run("python", "tests/replays/replay.py", *session.posargs, "--constraint", CONSTRAINTS)
+
+
+@nox.session
+def libraries(session: nox.Session) -> None:
+    """Check attention in libraries of others (tests/libraries/libraries.yaml). Slow; installs from the network."""
+    install_frameworks(session, "torch,jax")
+    told = session.run("python", "tests/libraries/libraries.py", "--packages", silent=True)
+    for line in str(told).splitlines():
+        install(session, *line.split())
+    session.run("python", "tests/libraries/libraries.py", *session.posargs, env={"OMP_NUM_THREADS": "1"})
