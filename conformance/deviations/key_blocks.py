@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from conformance.deviations.deviation import Deviation, HeadsMap, more_keys_than
-from conformance.deviations.tiles import BLOCKS
+from conformance.deviations.tiles import BLOCKS, TAIL_BLOCKS
 from conformance.reference.pipeline import StepsMap, following, wrapping
 from conformance.reference.steps import State
 from conformance.spec.problem import Array, Problem
@@ -209,6 +209,6 @@ ROWS: tuple[Deviation, ...] = (
     *_of_blocks("leading_masked_keys", "nan", partial(_nan_where, lambda masked: masked[..., 0]), blocks=SMALL_BLOCKS),
     *_of_blocks("masked_block", "nan", partial(_nan_where, lambda masked: np.asarray(masked.any(axis=-1)))),
     *_of_blocks("masked_block", "ends", _ended),
-    *_of_blocks("key_tail", "zeros", _padded_with_zeros, _not_in_blocks),
-    *_of_blocks("key_tail", "repeated", _repeated, _not_in_blocks),
+    *_of_blocks("key_tail", "zeros", _padded_with_zeros, _not_in_blocks, TAIL_BLOCKS),
+    *_of_blocks("key_tail", "repeated", _repeated, _not_in_blocks, TAIL_BLOCKS),
 )

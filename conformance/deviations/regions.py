@@ -8,7 +8,7 @@ import numpy as np
 
 from conformance.deviations.deviation import Deviation, ProblemMap, each_operand
 from conformance.deviations.edges import CAUSAL, causal
-from conformance.deviations.tiles import of_each_block
+from conformance.deviations.tiles import TAIL_BLOCKS, of_each_block
 from conformance.spec.masks import as_bool, is_boolean
 from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import largest
@@ -155,7 +155,7 @@ ROWS: tuple[Deviation, ...] = (
     _row("always_attended", "own_position", _always(lambda p: np.eye(p.seq_len_q, p.seq_len_k, dtype=bool))),
     _row("key_tail", "last_dropped", partial(_without_key, -1)),
     _row("key_tail", "first_dropped", partial(_without_key, 0)),
-    *of_each_block("key_tail", "dropped", _tail_dropped),
+    *of_each_block("key_tail", "dropped", _tail_dropped, TAIL_BLOCKS),
     *of_each_block("key_tail", "whole_dropped", _whole_dropped),
     _row("padded_keys", "zeroed", partial(_zeroed, ("key",))),
     _row("padded_keys", "zeroed_with_values", partial(_zeroed, ("key", "value"))),

@@ -15,6 +15,9 @@ from conformance.spec.problem import Array, MaskOperand, Problem
 # Block lengths, in keys or queries.
 BLOCKS = (4, 8, 16, 32, 64, 128)
 
+# The same for the last block of keys, of loops in Python too, whose blocks are longer.
+TAIL_BLOCKS = (*BLOCKS, 256, 512, 1024)
+
 # Positions 0, 1, 2, ..., the length of a tile, the number of positions -> the positions that are used instead.
 PositionMap = Callable[[Array, int, int], Array]
 

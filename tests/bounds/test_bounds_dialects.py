@@ -9,7 +9,7 @@ from conformance.bridge.profile import UNIT, Profile
 from conformance.deviations.catalogue import TABLE, evaluate, evaluate_deviations
 from conformance.deviations.mask_arguments import slot_deviations
 from conformance.deviations.softmax import RECOMPUTED
-from conformance.deviations.tiles import BLOCKS
+from conformance.deviations.tiles import BLOCKS, TAIL_BLOCKS
 from conformance.spec.problem import Array, MaskOperand, Problem
 
 from ..problems import BATCH, HEADS, KEYS, QUERIES, VALUE_DIM, answered, random_mha, random_sdpa, sdpa
@@ -253,8 +253,6 @@ def test_every_deviation_is_bounded_or_refused(dtype: str) -> None:
         *("rescaled_by_exp_of_log2", "rescaled_by_exp2_of_log"),
     )
     of_blocks = (
-        "key_tail=zeros",
-        "key_tail=repeated",
         "masked_block=nan",
         "masked_block=ends",
         *(f"online_softmax={name}" for name in (*of_parts, *limits)),
@@ -262,6 +260,7 @@ def test_every_deviation_is_bounded_or_refused(dtype: str) -> None:
     of_small_blocks = ("leading_masked_keys=nan", *(f"online_softmax={name}" for name in running))
     assert refused == {
         *(f"{key}_{block}" for key in of_blocks for block in BLOCKS),
+        *(f"key_tail={name}_{block}" for name in ("zeros", "repeated") for block in TAIL_BLOCKS),
         *(f"{key}_{block}" for key in of_small_blocks for block in (1, 2, *BLOCKS)),
         "float_mask[mask]=one_minus",
         "argument_fill[mask]=zero_after_softmax",
