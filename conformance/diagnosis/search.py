@@ -122,8 +122,6 @@ def _candidate(loop: KeyLoop) -> Candidate:
 
 # Maximum number of cells, the simplest first, in which a candidate is checked for being half of a pair.
 MAX_CELLS_FOR_PAIRS = 3
-# Minimum share of the failing cells under its condition that an arithmetic must explain to be a cause.
-MIN_SHARE_OF_ARITHMETIC = 0.5
 # Minimum number of deviations that are combined.
 PAIR = 2
 
@@ -290,7 +288,7 @@ class Search:
             cause = next(each for each in self.causes if (each.candidate, each.guards) == which)
             numbers = [n for n in self._taken if self.cells[n] in cause.cells]
             others = sorted((each for each in self.causes if each is not cause), key=lambda each: -len(each.cells))
-            wide = next((each for each in others if all(self._covers(each, cause, n) for n in numbers)), None)
+            wide = next((each for each in others if all(self._has(each, n) for n in numbers)), None)
             if wide is not None:
                 self.causes[self.causes.index(wide)] = replace(wide, cells=(*wide.cells, *cause.cells))
                 self.causes.remove(cause)
@@ -356,18 +354,6 @@ class Search:
                 self.causes[self.causes.index(same)] = replace(same, cells=(*same.cells, *cells))
             self._taken |= dict.fromkeys(numbers, candidate)
             self._open = [n for n in self._open if n not in numbers]
-
-    def _covers(self, larger: Cause, cause: Cause, number: int) -> bool:
-        """
-        Whether a larger cause explains a cell of a smaller one.
-
-        If the smaller one explains the cell only loosely (`extend`), the larger one may do so too.
-        """
-        if self._has(larger, number):
-            return True
-        cell = self.cells[number]
-        is_loose = larger.holds(cell) and not cause.candidate.explains(cell)
-        return is_loose and cell.loosely_conforms_under(larger.candidate.change)
 
     def _has(self, cause: Cause, number: int) -> bool:
         return cause.holds(self.cells[number]) and cause.candidate.explains(self.cells[number])
@@ -486,7 +472,7 @@ class Search:
             if alone and self._is_half(shows):
                 continue
             fit = self._guards.search(shows, self._contradicting(each, frozenset(shows)))
-            if fit.guards and self._explains_most(each, fit.shows, fit.guards[0]):
+            if fit.guards:
                 rated.append(_Rated(each, fit.shows, fit))
         return sorted(rated, key=lambda each: (-limits[each.candidate], found.index(each.candidate)))
 
@@ -500,14 +486,6 @@ class Search:
             return True
         is_about_nonfinite = any(decision in OF_NONFINITE for decision, _ in candidate.change)
         return not is_about_nonfinite and all(self.cells[n].is_about_nonfinite for n in shows)
-
-    def _explains_most(self, candidate: Candidate, shows: Sequence[int], guard: Condition) -> bool:
-        """Whether an arithmetic explains enough of the failures under its guard; a wide bound always covers some."""
-        if candidate.arithmetic is None:
-            return True
-        cells = [self.cells[n] for n in self._open]
-        failing = sum(guard.holds(cell.facts, cell.problem) for cell in cells if candidate.arithmetic.of(cell.profile))
-        return len(shows) >= MIN_SHARE_OF_ARITHMETIC * failing
 
     def _contradicting(self, candidate: Candidate, explained: frozenset[int]) -> list[int]:
         """The cells that contradict a candidate: conforming ones and those explained by another cause."""

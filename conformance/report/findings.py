@@ -238,7 +238,7 @@ def _diagnosed(run: Run, rejected: Mapping[Key, LoggedCell], diagnosis: LoggedDi
                 remedy=cause.remedy,
                 explained=True,
                 cells=keys,
-                ambiguous=tuple(_ambiguity(tie) for tie in cause.ties),
+                ambiguous=tuple(_ambiguity(tie, cause) for tie in cause.ties),
                 ways=tuple(cause.decisions.items()) if sentence == cause.sentence else (),
                 fail_otherwise=cause.fail_otherwise,
             )
@@ -261,10 +261,10 @@ def _stated(run: Run, diagnosis: LoggedDiagnosis, cause: LoggedCause) -> str:
     return conditioned(cause.sentence, "" if is_general else cause.condition)
 
 
-def _ambiguity(tie: Tie) -> str:
-    """Another possible cause, and the case that would distinguish it."""
+def _ambiguity(tie: Tie, cause: LoggedCause) -> str:
+    """Another possible cause, what to do about it unless that is the same, and the case that would distinguish it."""
     case = f"{tie.separated_by} would distinguish them" if tie.separated_by else "no case distinguishes the two"
-    what_to_do = f" ({advice(tie.remedy)})" if tie.remedy else ""
+    what_to_do = f" ({advice(tie.remedy)})" if tie.remedy not in ("", cause.remedy) else ""
     return f"it {conditioned(tie.sentence, tie.condition)}{what_to_do}; {case}"
 
 

@@ -137,6 +137,19 @@ def test_a_cause_says_what_speaks_against_it(tmp_path: Path, calls: int, said: s
     assert text.endswith(" in which it would show; workaround: turn back")
 
 
+def test_another_possible_cause_says_what_to_do_only_if_that_is_something_else(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path)
+    subject = failing(builder, "a/one")
+    ties = [{"sentence": "turns round", "remedy": "turn back"}, {"sentence": "turns left", "remedy": "turn right"}]
+    cause = {"sentence": "reverses", "remedy": "turn back", "cells": ["a/one"], "ties": ties}
+    builder.diagnosis(subject, cause)
+    (reverses,) = findings(load_run(builder.write()))
+    assert reverses.ambiguous == (
+        "it turns round; no case distinguishes the two",
+        "it turns left (workaround: turn right); no case distinguishes the two",
+    )
+
+
 def test_the_diagnosis_overrules_what_explains_a_cell_alone(tmp_path: Path) -> None:
     builder = RunBuilder(tmp_path)
     subject = failing(builder, "a/one", "a/two", "a/three")
