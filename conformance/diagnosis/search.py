@@ -420,10 +420,12 @@ class Search:
         return candidate.bits < best.candidate.bits and any(candidate.explains(self.cells[n]) for n in best.shows)
 
     def _is_known(self, best: _Rated) -> bool:
-        """Whether it is already a cause under another condition, or is the first and explains all failures."""
+        """Whether it is already a cause under another condition, or explains all that is left without a condition."""
+        explains_rest = len(best.shows) == len(self._open)
         if not self.causes:
-            return len(best.shows) == len(self._open)
-        return best.candidate in [cause.candidate for cause in self.causes]
+            return explains_rest
+        is_cause = best.candidate in [cause.candidate for cause in self.causes]
+        return is_cause or (explains_rest and not best.fit.guards[0].words)
 
     def _is_half(self, shows: Sequence[int]) -> bool:
         """Whether the simplest cells that a candidate explains show an earlier cause with one more deviation."""

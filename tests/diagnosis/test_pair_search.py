@@ -192,6 +192,22 @@ def test_of_deviations_with_the_same_answers_the_cheapest_is_the_cause(monkeypat
     assert len(search.causes[0].cells) == len(SIZES)
 
 
+def test_a_rare_deviation_without_a_condition_explains_a_single_call_if_nothing_else_is_left() -> None:
+    """It costs more than a call without a cause."""
+    ignored, repeated = ("use[padding]", "ignored"), ("key_tail", "repeated_32")
+    masked = [replace(cell(padded(*size), dict([ignored])), found=()) for size in SIZES]
+    long = replace(cell(plain(1, 5, 37), dict([repeated])), found=())
+
+    def changes(*cells: Evidence) -> list[Change]:
+        search = Search([*masked, long, *cells])
+        search.take([Candidate((ignored,)), Candidate((repeated,))])
+        return search.changes()
+
+    assert changes() == [(ignored,), (repeated,)]
+    assert changes(bent(plain(1, 5, 11), BY)) == [(ignored,)], "another call is left without a cause"
+    assert changes(cell(plain(1, 7, 37), {})) == [(ignored,)], "a call contradicts it, so it needs a condition"
+
+
 def test_a_cheaper_deviation_that_other_calls_contradict_is_not_the_cause() -> None:
     """With a single key, an added number equals an ignored mask; other calls show that the mask is not ignored."""
     fills = ("mask_fill", "adds_-100")
