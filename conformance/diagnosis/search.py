@@ -375,9 +375,6 @@ class Search:
                 for each in rated
             }
             best = max(rated, key=lambda each: (gains[each.candidate], len(whole[each.candidate][0].shows)))
-            if self._has_cheaper_twin(best, found):
-                found.remove(best.candidate)
-                continue
             if (pair := self._cheaper_pair(best, found)) is not None:
                 found.append(pair)
                 continue
@@ -389,23 +386,6 @@ class Search:
             ties = [each for each in rated if each.like(best) and whole[each.candidate][0].shows == taken.shows]
             self._accept(taken, parts, sorted(ties, key=lambda each: -each.worth)[:MAX_ALTERNATIVES])
             self.extend(len(self.causes) - 1)
-
-    def _has_cheaper_twin(self, best: _Rated, found: Sequence[Candidate]) -> bool:
-        """
-        Whether a cheaper candidate gives the same answers in all cells of the best, and nothing more contradicts it.
-
-        The best may explain more cells only because its bound is wider.
-        """
-        cells, explained = [self.cells[n] for n in best.shows], frozenset(best.shows)
-        against = set(self._contradicting(best.candidate, explained))
-        change = best.candidate.change
-        cheaper = (each for each in found if each.change and each.bits < best.candidate.bits)
-        return bool(change) and any(
-            any(each.explains(cell) for cell in cells[:MAX_CELLS_FOR_PAIRS])
-            and not any(cell.distinguishes(each.change, change) for cell in cells)
-            and against.issuperset(self._contradicting(each, explained))
-            for each in cheaper
-        )
 
     def _cheaper_pair(self, best: _Rated, found: Sequence[Candidate]) -> Candidate | None:
         """A pair of single deviations that explains all cells of the best for fewer bits, if it is not rated yet."""

@@ -175,23 +175,6 @@ def test_a_second_deviation_that_only_widens_the_bound_is_no_part_of_a_pair() ->
     assert list(pairs([inexact] * 4, [cause(*summed)])) == []
 
 
-def test_of_deviations_with_the_same_answers_the_cheapest_is_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Adding 0 to masked logits ignores the mask; its bound is wider in a call that also has another mistake."""
-    ignored, adds = ("use[padding]", "ignored"), ("mask_fill", "adds_0")
-    cells = [replace(cell(padded(*size), dict([ignored])), found=()) for size in SIZES]
-    inexact = bent(padded(1, 11, 7), BY)
-    explained_by = Evidence.explained_by
-    monkeypatch.setattr(
-        Evidence,
-        "explained_by",
-        lambda self, change: explained_by(self, change) or (self is inexact and change == (adds,)),
-    )
-    search = Search([*cells, inexact])
-    search.take([Candidate((ignored,)), Candidate((adds,))])
-    assert [cause.candidate.change for cause in search.causes] == [(ignored,)]
-    assert len(search.causes[0].cells) == len(SIZES)
-
-
 def test_a_rare_deviation_without_a_condition_explains_a_single_call_if_nothing_else_is_left() -> None:
     """It costs more than a call without a cause."""
     ignored, repeated = ("use[padding]", "ignored"), ("key_tail", "repeated_32")
