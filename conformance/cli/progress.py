@@ -91,14 +91,20 @@ class Progress:
 
     @property
     def left(self) -> str:
-        """Return the estimated remaining time in words, or "" if it is not known yet."""
+        """
+        Return the estimated remaining time in words, or "" if it is not known yet.
+
+        Expensive calls come first, so at first the mean time of all calls counts more than that of the last ones.
+        """
         now = time.monotonic()
         new = self._cells - self._before
         if self._total is None or self._first is None or now - self._first < SURE or not new:
             return ""
         since, before = self._recent[0]
-        slower = max((now - self._first) / new, (now - since) / max(self._cells - before, 1))
-        return f"about {_duration(slower * max(self._total - self._cells, 0))} left"
+        mean, recent = (now - self._first) / new, (now - since) / max(self._cells - before, 1)
+        done = min(self._cells / self._total, 1.0)
+        of_one = mean ** (1.0 - done) * recent**done
+        return f"about {_duration(of_one * max(self._total - self._cells, 0))} left"
 
     def _note_time(self) -> None:
         """Keep the number of cells at some times within the last WINDOW seconds, and one before them."""

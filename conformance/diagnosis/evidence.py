@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from hashlib import blake2b
 from math import prod
 from typing import Any, TypeVar
@@ -69,6 +70,9 @@ OF_FILL = "mask_fill"
 
 # Deviations from the declared dialect, all at once.
 Change = tuple[Way, ...]
+
+# NaN at a masked key reaches the output, from the key and from the value.
+LEAKS: Change = (("nonfinite_key", "leaks"), ("nonfinite_value", "leaks"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,12 +186,25 @@ class Evidence:
         if not any(self._reaches(way) for way in change) or self._is_lost_in_nan(change):
             return False
         without = self.of_call.once(("reply", taken), lambda: self._reply(self.under(taken)))
-        changed = self._reply(self.under((*taken, *change)))
+        if not self._differs(without, (*taken, *change), taken):
+            return False
+        # How NaN reaches the output was observed without the change, and a mistake can bring it to another place.
+        is_open = not self._is_finite and not any(decision in OF_NONFINITE for decision, _ in change)
+        return not is_open or self._differs(without, (*taken, *change, *LEAKS), taken)
+
+    def _differs(self, without: Reply, change: Change, taken: Change) -> bool:
+        """Whether the answer under a change differs from another one."""
+        changed = self._reply(self.under(change))
         return any(
             distance(without[name], changed[name], bound) > MIN_DISTANCE
             for name, bound in self.declared.bounds.items()
             if taken == () or without[name].values.shape == bound.hard.shape
         )
+
+    @cached_property
+    def _is_finite(self) -> bool:
+        """Whether all inputs are finite."""
+        return all(np.isfinite(each).all() for each in (self.problem.query, self.problem.key, self.problem.value))
 
     def _is_lost_in_nan(self, change: Change) -> bool:
         """

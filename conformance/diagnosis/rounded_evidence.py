@@ -50,8 +50,13 @@ def rounding(cells: Sequence[Evidence], unexplained: Sequence[Evidence], causes:
 
 
 def _measured(cells: Sequence[Evidence]) -> CoarserArithmetic | None:
-    """The arithmetic that the simplest failing calls without a mask show, alone or beside a deviation."""
-    plain = [cell for cell in cells if cell.actual is not None and is_plain(cell, half=True)][:MAX_MEASURED]
+    """
+    The arithmetic that the simplest failing calls without a mask show, alone or beside a deviation.
+
+    Calls that require something, such as grouped heads, come last: they may show a mistake about that.
+    """
+    found = [cell for cell in cells if cell.actual is not None and is_plain(cell, half=True)]
+    plain = sorted(found, key=lambda cell: bool(cell.facts.requirements))[:MAX_MEASURED]
     if not plain:
         return None
     conforming = [cell for cell in cells if cell.actual is None]

@@ -186,6 +186,19 @@ def test_the_time_left_follows_a_rate_that_falls(clock: SimpleNamespace) -> None
     assert progress.left == "about 2 min left"  # 70 cells of 2 s, and not of the mean, 0.16 s
 
 
+def test_expensive_calls_at_the_start_hardly_count(clock: SimpleNamespace) -> None:
+    with Progress(io.StringIO()) as progress:
+        progress.plan(1000)
+        for second in range(10):  # ten cells each second
+            clock.now = float(second)
+            for _ in range(10):
+                progress.cell(judged("pass"))
+        for second in range(10, 60, 5):  # one cell each five seconds
+            clock.now = float(second)
+            progress.cell(judged("pass"))
+    assert progress.left == "about 9 min left"  # 890 cells of 0.6 s, and not of 5 s
+
+
 @pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize(("level", "lines"), [(QUIET, 0), (VERBOSE, 3)])
 def test_a_level_says_how_much_is_told(level: int, lines: int) -> None:

@@ -52,6 +52,20 @@ def keys(one: Evidence, other: Evidence) -> tuple[bool, bool]:
     return here.of_call is there.of_call, here.of_reply is there.of_reply
 
 
+def test_nan_that_a_mistake_brings_to_another_place_is_no_evidence_against_it() -> None:
+    """Key and value are swapped, so NaN in a masked key is NaN in a masked value; the reply is NaN in both cases."""
+    asked = padded(1, 5, 7)
+    key = asked.key.copy()
+    key[:, :, -1] = np.nan  # in the padding
+    poisoned, swapped = asked.but(key=key), (("arguments", "key_value"),)
+    observed = {"nonfinite_key": "leaks"}
+    leaking = cell(poisoned, observed, observed)
+    assert np.isnan(leaking.declared.reply["output"].values).all()
+    assert not leaking.contradicts(swapped)
+    assert cell(asked, {}).contradicts(swapped)
+    assert cell(poisoned, {}).contradicts(swapped), "no NaN reaches this output"
+
+
 def test_what_is_shared_is_told_by_every_bit_and_every_argument() -> None:
     one = cell(padded(2, 5, 7), LIE)
     assert one.actual is not None
