@@ -23,9 +23,9 @@ CONSTRAINTS = str(ROOT / ".ci" / "constraints.txt")
 # Download size of the CPU wheels of all frameworks and their dependencies (measured 2026-11-20).
 MEGABYTES = 1190
 
-# Each process runs whole test files, because the preparation of a file is expensive. There are two processes more than
+# Each process runs whole test files, because the preparation of a file is expensive. There is one process more than
 # cores, because tests wait for other processes, but at most four, because frameworks take 2 GB in each.
-SIDE_BY_SIDE = ("-n", str(min(4, (os.cpu_count() or 1) + 2)), "--dist", "loadfile", "--no-loadscope-reorder")
+SIDE_BY_SIDE = ("-n", str(min(4, (os.cpu_count() or 1) + 1)), "--dist", "loadfile", "--no-loadscope-reorder")
 
 
 def install(session: nox.Session, *targets: str) -> None:
