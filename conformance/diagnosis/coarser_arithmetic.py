@@ -154,15 +154,15 @@ class CoarserArithmetic:
 
     def _shows_in(self, cell: Evidence, output: str) -> Array | bool:
         """
-        The elements of an output that could show it: not where keys with equal logits take all the weight.
+        The elements of an output that could show it: not where keys with equal logits take all the weight, or no key.
 
         The exponentials of such keys are exactly 1, however coarse the arithmetic is. An online softmax rounds the
         weights ahead of normalisation, and divides the output by their sum.
         """
         if not WEIGHING.issuperset(self.fields):
             return True
-        probs = _state(cell, cell.profile.score).probs
-        has_others = np.asarray(_greatest(probs) <= 1.0 - ALL)
+        greatest = _greatest(_state(cell, cell.profile.score).probs)
+        has_others = np.asarray((greatest > 0.0) & (greatest <= 1.0 - ALL))
         if output == "weights" or (output == "output" and cell.problem.operator == "sdpa"):
             return np.asarray(has_others[..., None])
         if output in ("output", "weights_mean"):

@@ -28,7 +28,7 @@ from conformance.spec.problem import MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
 from conformance.verdicts.expectation import expect
 
-from ..problems import judge
+from ..problems import HEADS, judge, random_mha
 from .judged_cells import IGNORED, REVERSED, SIZES, asked, bent, cell, flagged, padded, plain, reply, subject
 
 
@@ -327,6 +327,17 @@ def test_a_row_with_one_key_does_not_speak_against_a_coarse_softmax() -> None:
     steep = plain(3, 17, 7)
     one_hot = steep.but(query=steep.query * 1e4)
     assert not by_name["softmax_in_float16"].contradicts(cell(one_hot, {}))
+
+
+def test_heads_that_attend_to_no_key_do_not_speak_against_a_coarse_softmax() -> None:
+    """All weights are 0 in the heads that are masked, and 1 in the others: none is rounded."""
+    by_name = {each.name: each for each in ARITHMETIC}
+    allowed = (np.arange(HEADS) > 0)[None, :, None, None]
+    mask = MaskOperand("mask", ("attention",), "bool", allowed)
+    one = random_mha(3, mask, batch=5, seq_len_q=17, seq_len_k=1, outputs=("output",))
+    assert not by_name["softmax_in_float16"].contradicts(cell(one, {}))
+    several = random_mha(3, mask, batch=5, seq_len_q=17, seq_len_k=7, outputs=("output",))
+    assert by_name["softmax_in_float16"].contradicts(cell(several, {}))
 
 
 def test_equal_logits_do_not_speak_against_weights_rounded_before_they_are_normalised() -> None:
