@@ -270,7 +270,7 @@ def replays(session: nox.Session) -> None:
 
 @nox.session
 def libraries(session: nox.Session) -> None:
-    """Check attention in libraries of others (tests/libraries/libraries.yaml). Slow; installs from the network."""
+    """Check attention in other libraries (tests/libraries/libraries.yaml). Slow; installs from the network."""
     install_frameworks(session, "torch,jax")
     told = session.run("python", "tests/libraries/libraries.py", "--packages", silent=True)
     for line in str(told).splitlines():

@@ -179,7 +179,7 @@ def _called(signature: Signature) -> Iterator[str]:
     if signature.mask is not None and (signature.form != MaskForm() or signature.mask != "mask"):
         otherwise = f" (if it is no mask: --map {signature.mask}=default)" if signature.mask_by_place else ""
         notes.append(f"{signature.mask} as the mask, {_mask(signature.form)}{otherwise}")
-    none = "because it does not take None: a call without a mask gets one that masks nothing"
+    none = "because None fails or changes the answer: a call without a mask gets one that masks nothing"
     notes += [f"{signature.names[role]} in every call, {none}" for role in signature.always]
     notes += [f"{signature.names[role]} always a number, because None fails" for role in signature.numbers]
     if not signature.wide:

@@ -148,7 +148,7 @@ def constructor(called: str, kind: Any, mapping: Mapping[str, str]) -> dict[str,
     """
     Return the arguments of a constructor that check passes: name -> role.
 
-    mapping: argument -> role, as stated; those of other functions are left out.
+    mapping: argument -> role, as the user states; entries with roles of other functions are ignored.
 
     Raises:
         CheckError: the constructor requires an argument that check does not know.

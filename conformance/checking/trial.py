@@ -198,19 +198,19 @@ class Trial:
         """
         if not signature.always:
             return self._first(_with_scale(signature), sizes)
-        try:
-            without = self._first(_with_scale(replace(signature, always=())), sizes)
-        except _FailedError as first:
-            try:
-                return self._first(_with_masks(signature), sizes)
-            except _FailedError:
-                raise first from None
+        masked = None
         with suppress(_FailedError):
             masked = self._first(_with_masks(signature), sizes)
-            outputs = [self._output(each, sizes) for each in (without, masked)]
-            is_same = bool((np.abs(outputs[0] - outputs[1]) < NEAR).all())
-            return without if is_same or (without.operator == "sdpa" and self._is_near(without, sizes)) else masked
-        return without
+        try:
+            without = self._first(_with_scale(replace(signature, always=())), sizes)
+        except _FailedError:
+            if masked is None:
+                raise
+            return masked
+        if masked is None or (without.operator == "sdpa" and self._is_near(without, sizes)):
+            return without
+        difference = np.abs(self._output(without, sizes) - self._output(masked, sizes))
+        return without if (difference < NEAR).all() else masked
 
     def _first(self, signatures: Iterable[Signature], sizes: Mapping[str, int]) -> Signature:
         """

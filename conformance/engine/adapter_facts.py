@@ -108,7 +108,7 @@ def _parse_slot(name: str, fields: Mapping[str, Any]) -> Slot:
     if fields.get("attached") and fields["role"] != "mask":
         raise ValueError(f"slot {name}: only a mask can be attached, not an argument with role {fields['role']}")
     if fields.get("always") and not (fields["role"] in ("mask", "lengths") and fields.get("takes")):
-        raise ValueError(f"slot {name}: only a mask or lengths that take some kind of mask can be given in every call")
+        raise ValueError(f"slot {name}: always needs the role mask or lengths, and the kinds of mask that it takes")
     if fields.get("symmetric") and fields.get("left_only"):
         raise ValueError(f"slot {name}: a window is either symmetric or left_only, not both")
     return Slot(

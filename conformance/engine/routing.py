@@ -128,8 +128,8 @@ def _same(one: Route, other: Route) -> bool:
 
 
 def _finish(problem: Problem, slots: Slots, placed: Mapping[str, Sequence[MaskOperand]], hints: Sequence[str]) -> Route:
-    given = tuple(placed)
-    placed = {**placed, **_masking_nothing(problem, slots, given)}
+    whole = _masking_nothing(problem, slots, placed)
+    placed = {**placed, **whole}
     mask_operands = {name: _converted(slots[name], fold(members, name)) for name, members in placed.items()}
     mask_operands = _agree(slots, mask_operands)
     mask_operands |= _hinted(slots, placed, hints)
@@ -145,7 +145,7 @@ def _finish(problem: Problem, slots: Slots, placed: Mapping[str, Sequence[MaskOp
         masks=tuple(
             MaskFacts(name, mask_operands[name].kinds, mask_operands[name].element, mask_operands[name].verbatim)
             for name in ordered
-            if name in given or name in hints
+            if name not in whole
         ),
         axes=forms,
         dialect=_documented(slots, mask_operands),

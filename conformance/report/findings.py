@@ -262,7 +262,7 @@ def _stated(run: Run, diagnosis: LoggedDiagnosis, cause: LoggedCause) -> str:
 
 
 def _ambiguity(tie: Tie, cause: LoggedCause) -> str:
-    """Another possible cause, what to do about it unless that is the same, and the case that would distinguish it."""
+    """Another possible cause, its remedy unless the cause has the same, and the case that would distinguish the two."""
     case = f"{tie.separated_by} would distinguish them" if tie.separated_by else "no case distinguishes the two"
     what_to_do = f" ({advice(tie.remedy)})" if tie.remedy not in ("", cause.remedy) else ""
     return f"it {conditioned(tie.sentence, tie.condition)}{what_to_do}; {case}"

@@ -313,7 +313,7 @@ def without_none(q, k, v, mask=None):
     return attention(q, k, v, mask[...], None)
 """
 
-FULL = "in every call, because it does not take None: a call without a mask gets one that masks nothing"
+FULL = "in every call, because None fails or changes the answer: a call without a mask gets one that masks nothing"
 
 
 @pytest.mark.parametrize(

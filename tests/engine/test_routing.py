@@ -466,7 +466,7 @@ def test_routing_and_folding_change_nothing_that_the_oracle_sees(makers: list[An
         ),
         (
             {"role": "causal", "always": True},
-            "slot m: only a mask or lengths that take some kind of mask can be given in every call",
+            "slot m: always needs the role mask or lengths, and the kinds of mask that it takes",
         ),
         ({"role": "causal", "excludes": ["n"]}, "slot m: excludes names 'n', which is not a slot"),
     ],

@@ -1,5 +1,5 @@
 """
-Check attention in libraries of others with `conformance check`, and compare the findings with libraries.yaml.
+Check attention in other libraries with `conformance check`, and compare the findings with libraries.yaml.
 
     python tests/libraries/libraries.py                     every row of libraries.yaml
     python tests/libraries/libraries.py 'ring_*' --out DIR  some, by glob
