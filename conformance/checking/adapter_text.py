@@ -7,7 +7,7 @@ from pprint import pformat
 from typing import Any
 
 from conformance.bridge.profile import Profile
-from conformance.checking.signature import Signature, parameters_of
+from conformance.checking.signature import NOTHING, Signature, Sizes, parameters_of
 from conformance.checking.target import CheckError, Target
 
 # The second causal argument of a function that takes causal_alignment.
@@ -80,8 +80,12 @@ def slots(signature: Signature, polarity: Mapping[str, str]) -> dict[str, dict[s
         found[name]["bool"] = polarity[name]
     if signature.has("bias"):
         found[names["bias"]] = {
-            "role": "mask", "takes": ["additive"], "axes": [_AXES], "broadcast": _AXES, "float": "add"
-        }  # fmt: skip
+            "role": "mask",
+            "takes": ["additive"],
+            "axes": [_AXES],
+            "float": "add",
+            **_broadcast(signature, "bias", _AXES),
+        }
     if signature.has("is_causal"):
         found[names["is_causal"]] = {"role": "causal", "alignment": "top_left"}
         if signature.has("causal_alignment"):
@@ -118,13 +122,23 @@ def exclusive_in(signature: Signature, given: Sequence[str]) -> Signature:
     return replace(signature, exclusive=tuple(dict.fromkeys(given)))
 
 
+def _broadcast(signature: Signature, role: str, axes: Sequence[str]) -> dict[str, list[str]]:
+    """Return the axes of a slot that may have size 1, as a part of the slot."""
+    return {} if role in signature.whole else {"broadcast": list(axes)}
+
+
 def _mask(signature: Signature) -> dict[str, Any]:
     form = signature.form
     kinds = {"key_padding": "bk", "attention": "bhqk", "causal": "qk", "window": "qk"}
     takes = [kind for kind, axes in kinds.items() if kind == "attention" or set(axes) <= set(form.axes)]
     if form.axes == ("b", "k"):
         takes = ["key_padding"]
-    slot: dict[str, Any] = {"role": "mask", "takes": takes, "axes": [list(form.axes)], "broadcast": list(form.axes)}
+    slot: dict[str, Any] = {
+        "role": "mask",
+        "takes": takes,
+        "axes": [list(form.axes)],
+        **_broadcast(signature, "mask", form.axes),
+    }
     if form.boolean:
         slot["bool"] = "attend"
     if form.added:
@@ -215,6 +229,12 @@ _ALONE = """\
         raise Unsupported("takes one array for query, key and value")
 """
 
+_SIZED = """\
+    sizes = call.facts.sizes
+    if {conditions}:
+        raise Unsupported("takes only {sizes}")
+"""
+
 # The value of each role as Python code; a role in braces stands for the function's name of that role.
 _VALUES = {
     "query": "query",
@@ -226,6 +246,7 @@ _VALUES = {
     "is_causal": "{is_causal!r} in call.arguments",
     "causal_alignment": f'"bottom_right" if "{AT_END}" in call.arguments else "top_left"',
     "scale": "call.scale",
+    NOTHING: "None",
     "mask": "ARRAYS.mask(call, {mask!r})",
     "bias": "ARRAYS.mask(call, {bias!r})",
     "key_padding_mask": "ARRAYS.mask(call, {key_padding_mask!r})",
@@ -354,7 +375,7 @@ def adapter_text(
     """Return the source of the adapter; profiles: by dtype; dialect: (decision, name, source) of each deviation."""
     facts = facts_of(signature, target.name, polarity)
     both = signature.has("average_weights") and signature.has("need_weights")
-    declined = (_BOTH if both else "") + (_ALONE if signature.is_self_attention else "")
+    declined = (_BOTH if both else "") + (_ALONE if signature.is_self_attention else "") + _sized(signature.sizes)
     imports = ["Call", "Declaration", "Deviation", "Facts", "Profile", *(["Unsupported"] if declined else [])]
     kept = [signature.names[role] for role in signature.kept if role in signature.by_name]
     return _SOURCE.format(
@@ -381,6 +402,14 @@ def adapter_text(
         positional="".join(f"{_value(signature, role)}, " for role in signature.placed),
         reply=_reply(signature),
     )
+
+
+def _sized(sizes: Sizes) -> str:
+    """Return the code that declines other sizes, or ""."""
+    conditions = [f'sizes["head_dim"] not in {sizes.head_dims}'] if sizes.head_dims else []
+    if sizes.multiple > 1:
+        conditions += [f'sizes["{name}"] % {sizes.multiple}' for name in ("seq_len_q", "seq_len_k")]
+    return _SIZED.format(conditions=" or ".join(conditions), sizes=sizes) if conditions else ""
 
 
 def _value(signature: Signature, role: str) -> str:

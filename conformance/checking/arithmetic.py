@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from conformance.bounds.outputs import UnderivedBound
 from conformance.bridge.profile import Profile
-from conformance.checking.probe_calls import BASIS, ENOUGH, SHORT, Answers, Expectations, is_open, is_ordinary, is_plain
+from conformance.checking.probe_calls import BASIS, ENOUGH, Answers, Expectations, is_open, is_ordinary, is_plain
 from conformance.deviations.deviation import Dialect
 from conformance.diagnosis.behaviour_profile import Probe
 from conformance.diagnosis.coarser_arithmetic import ARITHMETIC, hardly_within
@@ -225,12 +225,8 @@ def calibrated(
 
 
 def _plain(answers: Answers, dtype: str) -> Answers:
-    """Return the answers to plain cases in a dtype with few keys."""
-    return [
-        (cell, outcome)
-        for cell, outcome in answers
-        if cell.case.dtype == dtype and is_plain(cell.case) and cell.case.seq_len_k <= SHORT
-    ]
+    """Return the answers to plain cases in a dtype."""
+    return [(cell, outcome) for cell, outcome in answers if cell.case.dtype == dtype and is_plain(cell.case)]
 
 
 def _best(plain: Answers, expected: Expectations, dtype: str, declared: Dialect, cause: Dialect) -> str | None:

@@ -10,7 +10,7 @@ from itertools import combinations
 from conformance.checking.adapter_text import AT_END
 from conformance.checking.arithmetic import ROUNDING, ordinary
 from conformance.checking.observation import SettledFunction, Varying
-from conformance.checking.signature import DTYPES, LAYOUTS, MaskForm, Signature
+from conformance.checking.signature import DTYPES, LAYOUTS, NOTHING, MaskForm, Signature
 from conformance.diagnosis.explanation import sentence
 from conformance.engine.logged_cell import LoggedCell
 from conformance.engine.records import Key, LoggedDiagnosis
@@ -174,16 +174,17 @@ def _called(signature: Signature) -> Iterator[str]:
     if signature.framework != "numpy" or signature.layout != "bhsd":
         axes = LAYOUTS[signature.layout] if signature.operator == "sdpa" else MHA_AXES[signature.layout]
         notes.append(f"{ARRAYS[signature.framework]} {axes}")
-    others = {role: name for role, name in signature.names.items() if role != "mask" and name not in USUAL}
+    others = {
+        role: name for role, name in signature.names.items() if role not in ("mask", NOTHING) and name not in USUAL
+    }
     notes += [f"{name} as {role}" for role, name in others.items() if name != role]
-    if signature.mask is not None and (signature.form != MaskForm() or signature.mask != "mask"):
-        otherwise = f" (if it is no mask: --map {signature.mask}=default)" if signature.mask_by_place else ""
-        notes.append(f"{signature.mask} as the mask, {_mask(signature.form)}{otherwise}")
-    none = "because None fails or changes the answer: a call without a mask gets one that masks nothing"
-    notes += [f"{signature.names[role]} in every call, {none}" for role in signature.always]
+    notes += _called_with_masks(signature)
     notes += [f"{signature.names[role]} always a number, because None fails" for role in signature.numbers]
     if not signature.wide:
         notes.append("value_dim = head_dim in every call, because other widths fail")
+    if signature.sizes.are_limited:
+        why = f", because in a plain call in other sizes {signature.size_refusal}" if signature.size_refusal else ""
+        notes.append(f"only {signature.sizes}{why}")
     if signature.is_self_attention:
         notes.append("one array as query, key and value; cases in which they differ are left out")
     if signature.refusal:
@@ -197,6 +198,21 @@ def _called(signature: Signature) -> Iterator[str]:
     if signature.returned != "output":
         second = {"weights": "weights", "weights_mean": "averaged weights"}.get(signature.returned, "something else")
         yield f"it returns the output and {second}"
+
+
+def _called_with_masks(signature: Signature) -> Iterator[str]:
+    """Yield what the arguments for masks get, if it is not the convention."""
+    if signature.mask is not None and (signature.form != MaskForm() or signature.mask != "mask"):
+        otherwise = f" (if it is no mask: --map {signature.mask}=default)" if signature.mask_by_place else ""
+        yield f"{signature.mask} as the mask, {_mask(signature.form)}{otherwise}"
+    whole = "with all axes in full size, because with axes of size 1 it fails or hides no key"
+    yield from (f"{signature.names[role]} {whole}" for role in signature.whole)
+    if NOTHING in signature.names:
+        unused = signature.names[NOTHING]
+        why = ", because every call with a mask in it fails" if signature.mask_by_place else ""
+        yield f"{unused} always None{why} (to name its role: --map {unused}=ROLE)"
+    none = "because None fails or changes the answer: a call without a mask gets one that masks nothing"
+    yield from (f"{signature.names[role]} in every call, {none}" for role in signature.always)
 
 
 def _mask(form: MaskForm) -> str:
@@ -254,21 +270,28 @@ def exclusive_notes(cells: Iterable[LoggedCell]) -> Iterator[str]:
             yield f"if {one} and {other} are meant to exclude each other, check with --exclusive {one},{other}"
 
 
+# In place of the verdict of a call whose output has another dtype, for no known cause.
+OTHER_DTYPE = "other dtype"
+# What a call does whose function may not take its dtype: verdict -> in words.
+ON_REFUSAL = {"error": "raises", OTHER_DTYPE: "returns another dtype"}
+
+
 def dtype_notes(verdicts: Iterable[tuple[str, str]]) -> Iterator[str]:
     """
-    Yield how to leave out the dtypes in which every call raises, if there are others.
+    Yield how to leave out the dtypes in which every call raises or returns another dtype, if there are others.
 
-    verdicts: dtype and verdict of each call.
+    verdicts: dtype and verdict of each call, or OTHER_DTYPE.
     """
     made: dict[str, set[str]] = defaultdict(set)
     for dtype, verdict in verdicts:
         if verdict != "unsupported":
             made[dtype].add(verdict)
-    raising = [dtype for dtype in DTYPES if made[dtype] == {"error"}]
-    others = " ".join(f"--dtype {dtype}" for dtype in DTYPES if made[dtype] and dtype not in raising)
-    if raising and others:
-        them = " or ".join(raising)
-        yield f"every call in {them} raises; if the function is not meant to take {them}, check it with {others}"
+    refused = [dtype for dtype in DTYPES if made[dtype] and made[dtype] <= ON_REFUSAL.keys()]
+    others = " ".join(f"--dtype {dtype}" for dtype in DTYPES if made[dtype] and dtype not in refused)
+    if refused and others:
+        them, found = " or ".join(refused), {verdict for dtype in refused for verdict in made[dtype]}
+        does = " or ".join(text for verdict, text in ON_REFUSAL.items() if verdict in found)
+        yield f"every call in {them} {does}; if the function is not meant to take {them}, check it with {others}"
 
 
 def headline(given: str, run: Run, causes: tuple[CheckCause, ...], *, conforms: bool) -> str:

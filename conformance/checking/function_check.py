@@ -2,7 +2,7 @@
 
 import datetime as dt
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
@@ -11,7 +11,9 @@ from pathlib import Path
 from conformance import places
 from conformance.checking.adapter_text import exclusive_in, slots
 from conformance.checking.arithmetic import PROFILES, CoarserProfiles
+from conformance.checking.case_sizes import in_sizes
 from conformance.checking.check_report import (
+    OTHER_DTYPE,
     CaseOutcome,
     CheckCause,
     accepted_notes,
@@ -117,8 +119,8 @@ DEATHS = 2
 
 
 NOT_WITH_AS = (
-    "--operator, --framework, --layout, --device, --map and --exclusive cannot be used with --as: "
-    "the subject defines them"
+    "--operator, --framework, --layout, --device, --map, --exclusive, --head-dim and --seq-len-multiple cannot be used "
+    "with --as: the subject defines them"
 )
 
 
@@ -190,6 +192,9 @@ class CheckRequest:
             words += [option, value] if value else []
         words += [word for name, role in self.calling.mapping.items() for word in ("--map", f"{name}={role}")]
         words += ["--exclusive", ",".join(self.calling.exclusive)] if self.calling.exclusive else []
+        sizes = self.calling.sizes
+        words += [word for size in sizes.head_dims for word in ("--head-dim", str(size))]
+        words += ["--seq-len-multiple", str(sizes.multiple)] if sizes.multiple > 1 else []
         words += [word for dtype in self.dtypes for word in ("--dtype", dtype)]
         for decision, name in self.declare.items():
             words += ["--declare", f"{decision}={name}"]
@@ -364,11 +369,19 @@ def _finished(
         *varying_notes(begun.varies, named),
         *added_mask_notes(diagnoses, begun.mask),
         *(exclusive_notes(session.logged_cells) if is_own and raises else ()),
-        *dtype_notes((dtypes[case], cell.verdict) for (case, _), cell in run.judged.items()),
+        *dtype_notes(_in_dtypes(run, dtypes, named)),
     )
     coarser = {cause.arithmetic for each in diagnoses for cause in each.reported}
     notes = (*begun.notes, *further, *unsettled, *alternatives.notes(coarser))
     return Checked(request, run, decision, notes, materialise(begun.cases[0]))
+
+
+def _in_dtypes(run: Run, dtypes: Mapping[str, str], named: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield the dtype and the verdict of each call, or that its output has another dtype; named: cases with a cause."""
+    for (case, subject), judged in run.judged.items():
+        asked = judged.verdict == "fail" and case not in named
+        outputs = run.cells[case, subject].outputs if asked else ()
+        yield dtypes[case], OTHER_DTYPE if any(each.dtype != dtypes[case] for each in outputs) else judged.verdict
 
 
 @dataclass(frozen=True)
@@ -511,8 +524,10 @@ def adapted(cases: list[Case], signature: Signature) -> list[Case]:
 
     A function that does not take float32 gets the cases of that dtype in the first dtype that it takes. A layer that
     takes a single array gets it as query, key and value, in the cases that allow this. A layer without biases gets the
-    cases without biases.
+    cases without biases. A function with limits to its sizes gets the cases in sizes that it takes.
     """
+    if signature.sizes.are_limited:
+        cases = [in_sizes(case, signature.sizes) for case in cases]
     cases = cases if "float32" in signature.dtypes else [_in_dtype(each, signature.dtypes[0]) for each in cases]
     if signature.built is None or signature.operator != "mha":
         return cases

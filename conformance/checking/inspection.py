@@ -17,9 +17,11 @@ from typing import Any
 
 from conformance.checking.array_layouts import PASSED, missing_device
 from conformance.checking.layer import BUILT_WITH, OF_CONSTRUCTOR, constructed, family, is_biased
-from conformance.checking.signature import LAYOUTS, Parameter, Signature, read_signature
+from conformance.checking.signature import LAYOUTS, Parameter, Signature, read_signature, sizes_of
 from conformance.checking.target import INSTEAD, CheckError
 from conformance.checking.trial import OF_DEVICES, SEED, SIZES, Trial, device_hint, failure_text, plain_call
+
+OF_SDPA = "--head-dim and --seq-len-multiple are for functions without projections (sdpa)"
 
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -57,7 +59,16 @@ def look(request: Mapping[str, Any]) -> Signature:
             _refuse_weights(request["function"], found)
     with _method_explained(request["function"], found):
         called = read_signature(request["function"], parameters(forward(function)), operator, mapping, layer=layer)
-    signature = replace(called, built=built, method=method, biased=biased or not layer, device=device)
+    signature = replace(
+        called,
+        built=built,
+        method=method,
+        biased=biased or not layer,
+        device=device,
+        sizes=sizes_of(request.get("sizes", {})),
+    )
+    if signature.sizes.are_limited and signature.operator == "mha":
+        raise CheckError(f"{OF_SDPA}; {request['function']} is checked as mha")
     frameworks = [request["framework"]] if request.get("framework") else wanted(forward(function))
     layouts = [request["layout"]] if request.get("layout") else list(LAYOUTS)
     trial = Trial(request["function"], found if built is not None else function, signature, request["path"])

@@ -4,12 +4,21 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from conformance import places
-from conformance.checking.signature import CONVENTIONS, DEVICES, FRAMEWORKS, LAYOUTS, MaskForm, Signature
+from conformance.checking.signature import (
+    CONVENTIONS,
+    DEVICES,
+    FRAMEWORKS,
+    LAYOUTS,
+    MaskForm,
+    Signature,
+    Sizes,
+    sizes_of,
+)
 from conformance.checking.target import CheckError, Target
 from conformance.disk import scratch
 from conformance.engine.environments import our_own
@@ -29,7 +38,8 @@ class Calling:
     """
     What the user states about how the function is called; None is detected.
 
-    mapping: argument -> role. exclusive: arguments for masks of which a call may have only one.
+    mapping: argument -> role. exclusive: arguments for masks of which a call may have only one. sizes: those that the
+    function takes; only the ones with limits are not detected.
     """
 
     operator: str | None = None
@@ -38,6 +48,7 @@ class Calling:
     device: str | None = None
     mapping: Mapping[str, str] = field(default_factory=dict)
     exclusive: tuple[str, ...] = ()
+    sizes: Sizes = field(default_factory=Sizes)
 
     def __post_init__(self) -> None:
         """
@@ -171,6 +182,7 @@ def _adapter_text(target: Target, calling: Calling) -> str:
         "layout": calling.layout,
         "device": calling.device,
         "mapping": dict(calling.mapping),
+        "sizes": asdict(calling.sizes),
     }
     return _ADAPTER.format(package=str(places.package() / "conformance"), request=request, devices=list(DEVICES))
 
@@ -202,6 +214,8 @@ def import_paths() -> dict[str, str]:
 
 
 def _signature(record: dict[str, Any]) -> Signature:
-    form = record.pop("form")
+    form, sizes = record.pop("form"), record.pop("sizes")
     lists = {name: tuple(value) for name, value in record.items() if isinstance(value, list)}
-    return Signature(**{**record, **lists}, form=MaskForm(**{**form, "axes": tuple(form["axes"])}))
+    return Signature(
+        **{**record, **lists}, form=MaskForm(**{**form, "axes": tuple(form["axes"])}), sizes=sizes_of(sizes)
+    )

@@ -49,7 +49,8 @@ def plan_of(*subjects: Subject) -> WorkerPlan:
 BASIS = "float32"
 # Maximum number of cases of a kind that are used to find an evident deviation.
 ENOUGH = 12
-# Maximum number of keys of a plain case: in longer sums, a coarse accumulator looks like a coarse softmax.
+# Maximum number of keys of a plain case, if there is one: in longer sums, a coarse accumulator looks like a coarse
+# softmax.
 SHORT = 16
 # Maximum number of times that the process may die here; the judged run reports the crash.
 DEATHS = 1
@@ -170,7 +171,9 @@ def asked_first(cases: Sequence[Case], chosen: Sequence[Case]) -> list[Case]:
     compile for each size.
     """
     sizes = [case.axes for case in chosen]
-    short = [case for case in cases if is_plain(case) and case.seq_len_k <= SHORT]
+    plain = [case for case in cases if is_plain(case)]
+    limit = max(SHORT, min((case.seq_len_k for case in plain), default=0))
+    short = [case for case in plain if case.seq_len_k <= limit]
     basis = [case for case in short if case.dtype == BASIS]
     basis.sort(key=lambda case: (case.axes not in sizes, prod(case.axes.values())))
     plain = basis[: 2 * ENOUGH]

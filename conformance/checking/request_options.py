@@ -8,6 +8,7 @@ from typing import Any
 from conformance import places
 from conformance.checking.function_check import MIN_JUDGED, TIMEOUT, CheckRequest
 from conformance.checking.preflight import Calling
+from conformance.checking.signature import Sizes
 from conformance.checking.target import CheckError, target_of
 from conformance.spec.case import Case
 from conformance.spec.loader import load
@@ -22,6 +23,8 @@ def request_of(
     profile: Any = None,
     mapping: Any = None,
     exclusive: Any = (),
+    head_dims: Any = (),
+    seq_len_multiple: Any = 1,
     dtypes: Any = (),
     cases: Any = (),
     case_paths: Any = (),
@@ -49,6 +52,7 @@ def request_of(
         Calling(
             mapping=_pairs("mapping", mapping, {"allowed": "mask"}),
             exclusive=_strings("exclusive", exclusive, "arguments", "is_causal"),
+            sizes=_sizes(head_dims, seq_len_multiple),
             **calling,
         ),
         profile,
@@ -90,6 +94,20 @@ def _loaded(paths: tuple[Path, ...]) -> tuple[Case, ...]:
         return load(paths, places.case_root(paths)) if paths else ()
     except CaseFileErrors as error:
         raise CheckError(str(error)) from error
+
+
+def _sizes(head_dims: Any, multiple: Any) -> Sizes:
+    """
+    Return the sizes that a function takes; a single head_dim is a list of one.
+
+    Raises:
+        CheckError: a size is not a positive integer.
+    """
+    given = tuple(head_dims) if isinstance(head_dims, Iterable) else (head_dims,)
+    for name, size in (*(("head_dims", each) for each in given), ("seq_len_multiple", multiple)):
+        if not isinstance(size, int):
+            raise CheckError(f"{name}: expected an integer, not {size!r}")
+    return Sizes(given, multiple)
 
 
 def _strings(name: str, given: Any, what: str, example: str) -> tuple[str, ...]:

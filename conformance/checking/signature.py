@@ -4,6 +4,7 @@ import ast
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from conformance.checking.target import CheckError
 from conformance.spec.texts import counted
@@ -86,6 +87,9 @@ LAYOUTS = {
 # The frameworks whose arrays a function may take.
 FRAMEWORKS = ("numpy", "torch", "jax")
 
+# The role of an argument without a default that is always None.
+NOTHING = "nothing"
+
 # The roles of arguments that hold a mask.
 MASKS = ("mask", "key_padding_mask", "lengths", "bias")
 
@@ -152,6 +156,60 @@ class MaskForm:
 
 
 @dataclass(frozen=True)
+class Sizes:
+    """
+    The sizes that an sdpa function takes.
+
+    head_dims: the values of head_dim; empty if any will do. multiple: seq_len_q and seq_len_k are multiples of this
+    number.
+    """
+
+    head_dims: tuple[int, ...] = ()
+    multiple: int = 1
+
+    def __post_init__(self) -> None:
+        """
+        Check that the numbers are positive.
+
+        Raises:
+            CheckError: one is not.
+        """
+        for option, size in (*(("--head-dim", each) for each in self.head_dims), ("--seq-len-multiple", self.multiple)):
+            if size < 1:
+                raise CheckError(f"{option} {size}: expected a positive number")
+
+    @property
+    def are_limited(self) -> bool:
+        """Return whether the function does not take all sizes."""
+        return bool(self.head_dims) or self.multiple > 1
+
+    def head_dim(self, wanted: int) -> int:
+        """Return the smallest possible head_dim from the wanted one on, or else the largest possible one."""
+        larger = [each for each in self.head_dims if each >= wanted]
+        return min(larger) if larger else max(self.head_dims, default=wanted)
+
+    def __str__(self) -> str:
+        """Return them in words, to follow "only"."""
+        limits = [f"head_dim {', '.join(map(str, sorted(self.head_dims)))}"] if self.head_dims else []
+        if self.multiple > 1:
+            limits.append(f"seq_len_q and seq_len_k that are multiples of {self.multiple}")
+        return " and ".join(limits)
+
+    def lengths(self, queries: int, keys: int) -> tuple[int, int]:
+        """Return the next possible seq_len_q and seq_len_k; which of the two is larger stays the same."""
+        new_queries, new_keys = (-(-each // self.multiple) * self.multiple for each in (queries, keys))
+        if new_queries == new_keys:
+            new_queries += self.multiple * (queries > keys)
+            new_keys += self.multiple * (keys > queries)
+        return new_queries, new_keys
+
+
+def sizes_of(record: Mapping[str, Any]) -> Sizes:
+    """Return the sizes of a record, which `dataclasses.asdict` made and which may have travelled as JSON."""
+    return Sizes(tuple(record.get("head_dims", ())), record.get("multiple", 1))
+
+
+@dataclass(frozen=True)
 class Signature:
     """
     How the function is called.
@@ -164,10 +222,11 @@ class Signature:
     takes only other dtypes. built: for a class, constructor argument -> role. method: the method to call, "" for the
     instance itself. biased: whether its projections have biases. wide: whether value_dim may differ from head_dim.
     device: where its arrays are, "cpu" or "cuda". unlimited: the number that a side of a window without a limit is, if
-    it is not None. mask_by_place: whether an argument with a default is the mask only because it follows the arrays.
+    it is not None. mask_by_place: whether an argument is the mask only because it follows the arrays.
     exclusive: arguments for masks of which a call may have only one, as the user states. always: roles of arguments for
     masks that are given in every call, because they have no default and None fails; before trial calls, those without a
-    default.
+    default. whole: roles of masks of which no axis may have size 1. sizes: those that it takes. size_refusal: what it
+    raised in other sizes.
     """
 
     operator: str
@@ -191,6 +250,9 @@ class Signature:
     mask_by_place: bool = False
     exclusive: tuple[str, ...] = ()
     always: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
+    sizes: Sizes = field(default_factory=Sizes)
+    size_refusal: str = ""
 
     @property
     def is_self_attention(self) -> bool:
@@ -217,13 +279,11 @@ class Signature:
         return role in self.names
 
     def without_mask(self) -> "Signature":
-        """Return the signature in which the mask argument keeps its default."""
+        """Return the signature in which the mask argument is always None."""
         return replace(
             self,
-            names={role: name for role, name in self.names.items() if role != "mask"},
-            placed=tuple(role for role in self.placed if role != "mask"),
-            defaults=(*self.defaults, self.names["mask"]),
-            mask_by_place=False,
+            names={NOTHING if role == "mask" else role: name for role, name in self.names.items()},
+            placed=tuple(NOTHING if role == "mask" else role for role in self.placed),
         )
 
 
@@ -240,12 +300,15 @@ def read_signature(
 
     called: the name of the function. operator: default mha if `params` or `num_heads` precedes the mask, else sdpa.
     mapping: argument -> role, which overrides the names (`--map`); an argument with the role `default` keeps its
-    default. layer: the function has its own weights, and may take one array as query, key and value.
+    default, or is None if it has none. layer: the function has its own weights, and may take one array as query, key
+    and value.
 
     Raises:
         CheckError: the function cannot be called by the convention of the operator.
     """
     given = _mapped(called, parameters, mapping or {})
+    required = [each.name for each in parameters if each.default is None and given.get(each.name) == DEFAULT]
+    given |= dict.fromkeys(required[:1], NOTHING)
     kept = [name for name, role in given.items() if role == DEFAULT]
     given = {name: role for name, role in given.items() if role != DEFAULT}
     free = [each for each in parameters if each.name not in kept]
@@ -365,7 +428,7 @@ def _unnamed_mask(roles: dict[str, str], parameters: Sequence[Parameter]) -> boo
     """
     Assign the mask role to the argument that follows the arrays, if its default is None or absent.
 
-    Return whether there is such an argument and it could keep its default.
+    Return whether there is such an argument.
     """
     if "mask" in roles.values():
         return False
@@ -376,11 +439,11 @@ def _unnamed_mask(roles: dict[str, str], parameters: Sequence[Parameter]) -> boo
     if after is None or after is not first or after.default not in (None, "None"):
         return False
     roles[after.name] = "mask"
-    return after.default is not None
+    return True
 
 
 def _ordered(names: Mapping[str, str], arrays: Sequence[str]) -> dict[str, str]:
-    return {role: names[role] for role in (*arrays, "mask", *KEYWORDS) if role in names}
+    return {role: names[role] for role in (*arrays, "mask", NOTHING, *KEYWORDS) if role in names}
 
 
 def _positional(parameters: Sequence[Parameter], roles: Mapping[str, str], arrays: Sequence[str]) -> tuple[str, ...]:
@@ -388,7 +451,7 @@ def _positional(parameters: Sequence[Parameter], roles: Mapping[str, str], array
     placed: list[str] = []
     for each in parameters:
         role = roles.get(each.name)
-        if role is None or not each.positional or not (each.positional_only or role in (*arrays, "mask")):
+        if role is None or not each.positional or not (each.positional_only or role in (*arrays, "mask", NOTHING)):
             break
         placed.append(role)
     return tuple(placed)

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 from conformance.bridge import Call, Facts, Tensor
 from conformance.checking.array_layouts import PASSED, ArrayLayouts
 from conformance.checking.layer import Layer
-from conformance.checking.signature import DTYPES, LAYOUTS, MASKS, MaskForm, Signature
+from conformance.checking.signature import DTYPES, LAYOUTS, MASKS, NOTHING, MaskForm, Signature, Sizes
 from conformance.checking.target import CheckError
 from conformance.spec.problem import AXES, Array
 from conformance.spec.rounding import round_to, to_tensor
@@ -23,11 +24,16 @@ from conformance.spec.rounding import round_to, to_tensor
 # Sizes of the plain call; axes that could be swapped have different sizes.
 SIZES = {"batch": 2, "num_heads": 3, "num_kv_heads": 3, "seq_len_q": 5, "seq_len_k": 7, "head_dim": 4, "value_dim": 4}
 
-# The same sizes with equal seq_len_q and seq_len_k.
-SQUARE = {**SIZES, "seq_len_k": 5}
+# What is tried if no call in these sizes works: a usual head_dim and whole blocks, then all that may work too.
+USUAL_HEAD_DIMS = (64, 128)
+HEAD_DIMS = (SIZES["head_dim"], 8, 16, 32, 64, 128, 256)
+MULTIPLES = (1, 8, 16, 32, 64, 128)
 
 # Possible axes of a mask, the most general first.
 FORMS = (("b", "h", "q", "k"), ("q", "k"), ("b", "q", "k"), ("b", "k"))
+
+# Axes of a mask that have their full size in a trial call.
+USUAL, WHOLE, SPARSE = "bqk", "bhqk", "k"
 
 # The form of the other arguments that hold a mask.
 MASK_FORMS = {
@@ -56,6 +62,7 @@ OF_DEVICES = re.compile(r"\bdevices?\b|\bcuda\b|\bmeta tensor", re.IGNORECASE)
 # Role -> the value that a plain call passes.
 DEFAULTS: dict[str, Any] = {
     "mask": None,
+    NOTHING: None,
     "is_causal": False,
     "causal_alignment": "top_left",
     "scale": None,
@@ -86,6 +93,10 @@ class _FailedError(Exception):
         self.line = line
 
 
+# What plain calls show, or None; framework and layout -> how they failed; the frameworks that were tried.
+_Searched = tuple[Signature | None, dict[tuple[str, str], _FailedError], list[str]]
+
+
 class Trial:
     """Makes plain calls of one function until one has a reply of the right form."""
 
@@ -101,24 +112,68 @@ class Trial:
         Raises:
             CheckError: no call has a reply of the right form.
         """
+        found, failures, tried = self._in_some_dtype(frameworks, layouts)
+        if found is None and self._signature.operator == "sdpa" and not self._signature.sizes.are_limited:
+            found = self._in_limited_sizes(frameworks, layouts)
+        if found is None:
+            raise CheckError(self._failure_lines(failures, tried, layouts))
+        return found
+
+    def _in_some_dtype(self, frameworks: Sequence[str], layouts: Sequence[str]) -> _Searched:
+        """Return what plain calls show, in float32 or, if none works, in the first other dtype in which one works."""
+        self._dtype = "float32"
         found, failures, tried = self._searched(frameworks, layouts)
         if found is not None:
-            return replace(found, dtypes=_dtypes_of(found.framework))
+            return replace(found, dtypes=_dtypes_of(found.framework)), failures, tried
         for dtype in OTHER_DTYPES:  # a kernel may take half precision only
             self._dtype = dtype
             other, _, _ = self._searched([each for each in frameworks if dtype in _dtypes_of(each)], layouts)
             if other is not None:
                 first = next(iter(failures.values()))
                 refusal = failures.get((other.framework, other.layout), first)
-                return replace(other, dtypes=self._taken(other), refusal=str(refusal))
-        raise CheckError(self._failure_lines(failures, tried, layouts))
+                return replace(other, dtypes=self._taken(other), refusal=str(refusal)), failures, tried
+        return None, failures, tried
 
-    def _searched(
-        self, frameworks: Sequence[str], layouts: Sequence[str]
-    ) -> tuple[Signature | None, dict[tuple[str, str], _FailedError], list[str]]:
+    def _in_limited_sizes(self, frameworks: Sequence[str], layouts: Sequence[str]) -> Signature | None:
+        """Return what plain calls show in sizes that a kernel takes, or None if none works."""
+        given = self._signature
+        for head_dim in USUAL_HEAD_DIMS:
+            self._signature = replace(given, sizes=Sizes((head_dim,), MULTIPLES[-1]))
+            found, _, _ = self._in_some_dtype(frameworks, layouts)
+            if found is not None:
+                break
+        else:
+            return None
+        self._dtype = "float32" if "float32" in found.dtypes else found.dtypes[0]
+        refusal = self._refused(found, Sizes())
+        self._signature = replace(given, sizes=self._limits(found, head_dim))
+        smallest, _, _ = self._in_some_dtype([found.framework], [found.layout])
+        return replace(smallest or found, size_refusal="" if refusal is None else str(refusal))
+
+    def _limits(self, signature: Signature, head_dim: int) -> Sizes:
+        """Return the sizes in which a plain call works, given one head_dim with which it does."""
+        smaller = (each for each in MULTIPLES[:-1] if not self._refused(signature, Sizes((head_dim,), each)))
+        multiple = next(smaller, MULTIPLES[-1])
+        taken = [each for each in HEAD_DIMS if not self._refused(signature, Sizes((each,), multiple))]
+        return Sizes(() if HEAD_DIMS[0] in taken else tuple(taken), multiple)
+
+    def _refused(self, signature: Signature, sizes: Sizes) -> _FailedError | None:
+        """Return why a plain call in these sizes fails, or None if it works."""
+        limited, numbers = replace(signature, sizes=sizes), plain_sizes(sizes)
+        try:
+            self._returning(limited, self._reply(limited, numbers, {}), numbers)
+        except _FailedError as failed:
+            return failed
+        return None
+
+    def _searched(self, frameworks: Sequence[str], layouts: Sequence[str]) -> _Searched:
         """Return what plain calls in one dtype show, or None; how they failed; and the frameworks that were tried."""
         failures: dict[tuple[str, str], _FailedError] = {}
-        every = (SQUARE,) if self._signature.is_self_attention else (SIZES, SQUARE)
+        sizes = plain_sizes(self._signature.sizes)
+        square = {**sizes, "seq_len_k": sizes["seq_len_q"]}
+        every = (square,) if self._signature.is_self_attention else (sizes, square)
+        if square["seq_len_k"] == square["head_dim"]:  # weights would pass for an output
+            every = (sizes,)
         tried = [*frameworks]
         for sizes, framework in product(every, frameworks):
             found: list[Signature] = []
@@ -131,23 +186,24 @@ class Trial:
                         tried = [framework]
             if found:
                 best = next((each for each in found if self._is_near(each, sizes)), found[0])
-                form, wide = self._form(best, sizes), self._is_wide(best, sizes)
-                if form is None and best.mask_by_place and best.placed[-1:] == ("mask",):
+                (form, whole), wide = self._form(best, sizes), self._is_wide(best, sizes)
+                if form is None and best.mask_by_place:
                     best = best.without_mask()
-                return replace(best, form=form or best.form, wide=wide), failures, tried
+                roles = (*(["mask"] if whole else []), *(["bias"] if self._is_bias_whole(best, sizes) else []))
+                return replace(best, form=form or best.form, wide=wide, whole=roles), failures, tried
         return None, failures, tried
 
     def _taken(self, signature: Signature) -> tuple[str, ...]:
         """Return the dtypes in which a plain call works."""
-        sizes = SQUARE if signature.is_self_attention else SIZES
+        sizes = plain_sizes(signature.sizes)
+        if signature.is_self_attention:
+            sizes["seq_len_k"] = sizes["seq_len_q"]
         taken = []
         for dtype in _dtypes_of(signature.framework):
             self._dtype = dtype
-            try:
+            with suppress(_FailedError):
                 self._returning(signature, self._reply(signature, sizes, {}), sizes)
-            except _FailedError:
-                continue
-            taken.append(dtype)
+                taken.append(dtype)
         return tuple(taken)
 
     def _is_near(self, signature: Signature, sizes: Mapping[str, int]) -> bool:
@@ -173,7 +229,7 @@ class Trial:
         return self._known_layouts[which]
 
     def _failure_lines(
-        self, failures: Mapping[tuple[str, str], "_FailedError"], frameworks: Sequence[str], layouts: Sequence[str]
+        self, failures: Mapping[tuple[str, str], _FailedError], frameworks: Sequence[str], layouts: Sequence[str]
     ) -> str:
         """Return what was tried and why it failed; the axis order with which the function came furthest is first."""
         framework = frameworks[0]
@@ -299,44 +355,56 @@ class Trial:
             return False
         return True
 
-    def _form(self, signature: Signature, sizes: Mapping[str, int]) -> MaskForm | None:
+    def _form(self, signature: Signature, sizes: Mapping[str, int]) -> tuple[MaskForm | None, bool]:
         """
         Return the form of the mask argument: the first axes with which a boolean or an additive mask works.
 
-        None if no call with a mask returns an output of the right shape.
+        Return also whether no axis of it may have size 1. The form is None if no call with a mask returns an output of
+        the right shape.
         """
         if not signature.has("mask"):
-            return MaskForm()
+            return MaskForm(), False
+        hides = partial(self._hides, signature, sizes, "mask")
         for axes in FORMS:
-            boolean = self._hides(signature, sizes, axes, added=False)
-            added = self._hides(signature, sizes, axes, added=True)
+            usual = hides(axes, USUAL, added=False), hides(axes, USUAL, added=True)
+            full = usual if any(usual) else (hides(axes, WHOLE, added=False), hides(axes, WHOLE, added=True))
+            boolean, added = full if any(full) else usual
             if boolean is not None or added is not None:
                 named = signature.framework == "numpy" and signature.mask == "mask"
                 takes_booleans = bool(boolean) or not added or named
                 misread = boolean is False and not takes_booleans
-                return MaskForm(axes, takes_booleans, bool(added) and not named, misread)
-        return None
+                whole = any(full) and not (any(usual) and hides(axes, SPARSE, added=not boolean))
+                return MaskForm(axes, takes_booleans, bool(added) and not named, misread), whole
+        return None, False
+
+    def _is_bias_whole(self, signature: Signature, sizes: Mapping[str, int]) -> bool:
+        """Return whether the additive argument works only if none of its axes has size 1."""
+        hides = partial(self._hides, signature, sizes, "bias", FORMS[0], added=True)
+        return signature.has("bias") and not hides(SPARSE) and bool(hides(WHOLE))
 
     def _hides(
-        self, signature: Signature, sizes: Mapping[str, int], axes: Sequence[str], *, added: bool
+        self, signature: Signature, sizes: Mapping[str, int], role: str, axes: Sequence[str], full: str, *, added: bool
     ) -> bool | None:
-        """Return whether a mask hides a key, with either meaning of True; None if the call fails."""
-        lengths = {"b": sizes["batch"], "h": 1, "q": sizes["seq_len_q"], "k": sizes["seq_len_k"]}
-        attend = np.ones([lengths[axis] for axis in axes], dtype=bool)
+        """
+        Return whether a mask hides a key, with either meaning of True; None if the call fails.
+
+        full: the axes that have their full size; the others have size 1.
+        """
+        attend = np.ones([sizes[AXES[axis]] if axis in full else 1 for axis in axes], dtype=bool)
         attend[..., HIDDEN] = False
         boolean = (Tensor.of(attend), Tensor.of(~attend))
         masks = (to_tensor(np.where(attend, 0.0, -np.inf), self._dtype),) if added else boolean
         try:
-            return any(self._is_blind(signature, sizes, mask) for mask in masks)
+            return any(self._is_blind(signature, sizes, {role: mask}) for mask in masks)
         except _FailedError:
             return None
 
-    def _is_blind(self, signature: Signature, sizes: Mapping[str, int], mask: Tensor) -> bool:
+    def _is_blind(self, signature: Signature, sizes: Mapping[str, int], given: Mapping[str, Tensor]) -> bool:
         """Return whether key and value at the hidden position do not change the output."""
         layouts = self._layouts(signature)
         outputs = []
         for moved in (0.0, 1.0):
-            result = self._reply(signature, sizes, {"mask": mask, "moved": moved})
+            result = self._reply(signature, sizes, {**given, "moved": moved})
             self._returning(signature, result, sizes)
             parts = layouts.parts(result, 2) if layouts.is_tuple(result) else (result,)
             outputs.append(layouts.output(parts[0]).float64())
@@ -415,12 +483,19 @@ def _masking_nothing(signature: Signature, sizes: Mapping[str, int], dtype: str)
     found = {}
     for role in signature.always:
         form = MASK_FORMS.get(role, signature.form)
-        whole = np.ones([1 if axis == "h" else sizes[AXES[axis]] for axis in form.axes])
+        whole = np.ones([sizes[AXES[axis]] for axis in form.axes])
         if role == "lengths":
             found[role] = Tensor.of(np.full(sizes["batch"], sizes["seq_len_k"], dtype=np.int32))
         else:
             found[role] = Tensor.of(whole > 0) if form.boolean else to_tensor(whole - 1, dtype)
     return found
+
+
+def plain_sizes(sizes: Sizes) -> dict[str, int]:
+    """Return the sizes of a plain call of a function that takes these sizes."""
+    head_dim = sizes.head_dim(SIZES["head_dim"])
+    queries, keys = sizes.lengths(SIZES["seq_len_q"], SIZES["seq_len_k"])
+    return {**SIZES, "seq_len_q": queries, "seq_len_k": keys, "head_dim": head_dim, "value_dim": head_dim}
 
 
 def plain_call(

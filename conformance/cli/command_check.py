@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from conformance.checking.preflight import Calling, inspecting, parse_mapping
+from conformance.checking.signature import Sizes
 from conformance.checking.target import CheckError, parse_target
 from conformance.cli.argument_parser import UsageError
 
@@ -42,4 +43,5 @@ def calling_of(arguments: argparse.Namespace) -> Calling:
         arguments.device,
         parse_mapping(arguments.mapping),
         tuple(name.strip() for name in (arguments.exclusive or "").split(",") if name.strip()),
+        Sizes(tuple(arguments.head_dims), arguments.seq_len_multiple),
     )

@@ -166,7 +166,8 @@ def _judged(arguments: argparse.Namespace, baseline: BaselineOption) -> Checked:
     )
     folder = _folder(arguments.out)
     try:
-        with Progress(sys.stderr, name_red=False, level=arguments.level) as progress:
+        first = "finding out how the function is called"
+        with Progress(sys.stderr, name_red=False, level=arguments.level, first=first) as progress:
             watch = RunListener(cell=progress.cell, worker=progress.worker, search=progress.search, total=progress.plan)
             return judge(request, folder, watch, lambda whole: baseline.problems(folder, whole=whole))
     finally:

@@ -190,6 +190,22 @@ def add_check(commands: Commands) -> None:
         "then merged into one argument",
     )
     parser.add_argument(
+        "--head-dim",
+        dest="head_dims",
+        type=int,
+        action="append",
+        default=[],
+        metavar="N",
+        help="a head_dim that the function takes (default: any, or detected); may be repeated",
+    )
+    parser.add_argument(
+        "--seq-len-multiple",
+        type=int,
+        default=1,
+        metavar="N",
+        help="the function takes only multiples of N as seq_len_q and seq_len_k (default: 1, or detected)",
+    )
+    parser.add_argument(
         "--dtype",
         action="append",
         default=[],

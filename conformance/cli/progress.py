@@ -32,17 +32,19 @@ class Progress:
     Counts cells as they are judged.
 
     name_red: print rejected cells at once; off where many rejected cells share few causes. level: QUIET prints nothing,
-    VERBOSE prints every cell.
+    VERBOSE prints every cell. first: what is done until the number of cells is known.
     """
 
-    def __init__(self, stream: IO[str], *, name_red: bool = True, level: int = PLAIN) -> None:
+    def __init__(
+        self, stream: IO[str], *, name_red: bool = True, level: int = PLAIN, first: str = "reading cases"
+    ) -> None:
         """Write to `stream`."""
         self._name_red, self._level = name_red, level
         self._console = plain_console(stream)
         columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.fields[left]}"))
         described = TextColumn("{task.description}")
         self._bar = Bar(described, *columns, console=self._console, transient=True)
-        self._task = self._bar.add_task("reading cases", total=None, left="")
+        self._task = self._bar.add_task(first, total=None, left="")
         self._total: int | None = None
         self._cells = self._red = self._before = 0
         self._started = self._printed = time.monotonic()

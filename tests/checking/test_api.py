@@ -119,11 +119,15 @@ WRONG_OPTIONS: dict[str, tuple[dict[str, object], str]] = {
         "case_paths is a list of case files or folders, such as ['cases'], not 5",
     ),
     "a_case_path_that_is_missing": ({"case_paths": "won"}, "case_paths: there is no case file or folder won"),
+    "a_head_dim_of_zero": ({"head_dims": 0}, "--head-dim 0: expected a positive number"),
+    "a_head_dim_in_words": ({"head_dims": ["64"]}, "head_dims: expected an integer, not '64'"),
+    "a_negative_multiple": ({"seq_len_multiple": -3}, "--seq-len-multiple -3: expected a positive number"),
+    "a_broken_multiple": ({"seq_len_multiple": 2.5}, "seq_len_multiple: expected an integer, not 2.5"),
     "an_unknown_operator": ({"operator": "sdap"}, "--operator sdap: expected one of sdpa, mha"),
     "a_function_to_replace": ({"like": len}, "like is a string, not <built-in function len>"),
     "options_of_the_subject": (
         {"like": "torch.sdpa", "layout": "bshd"},
-        "--operator, --framework, --layout, --device, --map and --exclusive cannot be used with --as",
+        "--operator, --framework, --layout, --device, --map, --exclusive, --head-dim and --seq-len-multiple",
     ),
 }
 

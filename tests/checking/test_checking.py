@@ -115,8 +115,8 @@ def test_the_argument_after_the_arrays_is_no_mask_if_every_call_with_one_fails(c
     (tmp_path / "mine.py").write_text(BY_PLACE, encoding="utf-8")
     done = checked(f"{tmp_path}/mine.py:attend", "shapes/cross*", "causal/square*")
     assert done.decision.conforms
-    named = "block_table (to name its role: --map block_table=ROLE)"
-    assert f"left at the default, because check does not know the argument: {named}" in done.notes
+    why = "because every call with a mask in it fails (to name its role: --map block_table=ROLE)"
+    assert f"called with block_table always None, {why}" in done.notes
     assert "it takes no attention mask, so cases that need one are left out" in done.notes
 
 
@@ -701,7 +701,7 @@ def test_one_case_can_be_checked_again(checked: Check) -> None:
         (
             (),
             {"like": "torch.sdpa", "calling": Calling("sdpa")},
-            "--operator, --framework, --layout, --device, --map and --exclusive cannot be used with --as",
+            "--operator, --framework, --layout, --device, --map, --exclusive, --head-dim and --seq-len-multiple",
         ),
     ],
 )

@@ -44,15 +44,19 @@ def test_an_argument_that_is_the_mask_only_by_its_place_is_marked() -> None:
     assert signature("q, k, v, slopes=None").mask_by_place
     assert not signature("q, k, v, attn_mask=None").mask_by_place
     required = signature("q, k, v, slopes")
-    assert (required.mask, required.mask_by_place) == ("slopes", False)
+    assert (required.mask, required.mask_by_place) == ("slopes", True)
+    without = required.without_mask()
+    assert (without.mask, without.names["nothing"], without.placed[-1]) == (None, "slopes", "nothing")
     assert not signature("q, k, v, scale=None").mask_by_place
 
 
 def test_an_argument_can_be_left_at_its_default() -> None:
     read = signature("q, k, v, slopes=None, is_causal=False", mapping={"slopes": "default"})
     assert (read.mask, read.defaults, read.placed) == (None, ("slopes",), ("query", "key", "value"))
-    with pytest.raises(CheckError, match="attend needs an argument 'slopes' that check does not know"):
-        signature("q, k, v, slopes", mapping={"slopes": "default"})
+    required = signature("q, k, v, slopes, is_causal=False", mapping={"slopes": "default"})
+    assert (required.mask, required.defaults, required.placed) == (None, (), ("query", "key", "value", "nothing"))
+    with pytest.raises(CheckError, match="attend needs an argument 'bias_table' that check does not know"):
+        signature("q, k, v, slopes, bias_table", mapping={"slopes": "default", "bias_table": "default"})
 
 
 def test_the_operator_can_be_said() -> None:
