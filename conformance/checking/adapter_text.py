@@ -409,6 +409,8 @@ def _sized(sizes: Sizes) -> str:
     conditions = [f'sizes["head_dim"] not in {sizes.head_dims}'] if sizes.head_dims else []
     if sizes.multiple > 1:
         conditions += [f'sizes["{name}"] % {sizes.multiple}' for name in ("seq_len_q", "seq_len_k")]
+    if sizes.equal:
+        conditions.append('sizes["seq_len_q"] != sizes["seq_len_k"]')
     return _SIZED.format(conditions=" or ".join(conditions), sizes=sizes) if conditions else ""
 
 

@@ -63,6 +63,7 @@ def check(
     device: str | None = None,
     mapping: Mapping[str, str] | None = None,
     exclusive: Sequence[str] = (),
+    declines: Sequence[str] = (),
     head_dims: Sequence[int] = (),
     seq_len_multiple: int = 1,
     dtypes: Sequence[str] = (),
@@ -77,12 +78,13 @@ def check(
 
     like: the subject that it replaces, such as "torch.sdpa". declare: decision -> name. profile, operator,
     framework, layout, device: as the options of the command. mapping: argument -> role, as --map. exclusive: arguments
-    for masks of which a call may have only one. head_dims: the values of head_dim that the function takes.
-    seq_len_multiple: seq_len_q and seq_len_k have to be multiples of this number. dtypes, cases: names of dtypes and
-    globs of cases to which the check is limited. exclusive, dtypes and cases may be a string, and head_dims a number,
-    which is a list of one. case_paths: files or folders of your own cases, which are judged instead of the packaged
-    ones. timeout: seconds that one call may take. min_judged: minimum share of the cases that must be judged, from 0 to
-    1. out: the run folder; by default a temporary one, which is kept only if the function does not conform.
+    for masks of which a call may have only one. declines: texts of exceptions with which the function refuses what it
+    is documented not to take. head_dims: the values of head_dim that the function takes. seq_len_multiple: seq_len_q
+    and seq_len_k have to be multiples of this number. dtypes, cases: names of dtypes and globs of cases to which the
+    check is limited. exclusive, declines, dtypes and cases may be a string, and head_dims a number, which is a list of
+    one. case_paths: files or folders of your own cases, which are judged instead of the packaged ones. timeout: seconds
+    that one call may take. min_judged: minimum share of the cases that must be judged, from 0 to 1. out: the run
+    folder; by default a temporary one, which is kept only if the function does not conform.
 
     Raises:
         CheckError: an option is wrong, or the function cannot be checked.
@@ -94,6 +96,7 @@ def check(
         profile=profile,
         mapping=mapping,
         exclusive=exclusive,
+        declines=declines,
         head_dims=head_dims,
         seq_len_multiple=seq_len_multiple,
         dtypes=dtypes,

@@ -191,12 +191,17 @@ def _called(signature: Signature) -> Iterator[str]:
         refused = " and ".join(dtype for dtype in ("float32", "float64") if dtype not in signature.dtypes)
         taken = " and ".join(signature.dtypes)
         notes.append(f"{taken} in place of {refused}, because in a plain call in float32 {signature.refusal}")
+    elif signature.refused:
+        dtype, text = next(iter(signature.refused.items()))
+        notes.append(f"not in {' or '.join(signature.refused)}, because in a plain call in {dtype} {text}")
     elif "float64" not in signature.dtypes:
         notes.append("no float64, which JAX converts to float32 unless jax_enable_x64 is set")
     if notes:
         yield f"called with {'; '.join(notes)}"
     if signature.returned != "output":
-        second = {"weights": "weights", "weights_mean": "averaged weights"}.get(signature.returned, "something else")
+        second = {"weights": "weights", "weights_mean": "averaged weights"}.get(
+            signature.returned, "something else, which is not judged"
+        )
         yield f"it returns the output and {second}"
 
 
@@ -332,13 +337,18 @@ def too_little(cells: Iterable[LoggedCell], least: float) -> Iterator[str]:
     """Yield a sentence if less than the share `least` of the cases was judged, with the most frequent reasons."""
     cells = list(cells)
     judged, every = judged_cases((cell.case, cell.verdict != "unsupported") for cell in cells)
-    reasons = Counter(cell.reason for cell in cells if cell.verdict == "unsupported")
+    reasons = Counter(without_sizes(cell.reason) for cell in cells if cell.verdict == "unsupported")
     if judged and judged < least * every:
         most = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common(MAX_LEFT_OUT_REASONS))
         yield (
-            f"only {share_text(judged / every)} of the cases were judged, less than --min-judged "
-            f"{share_text(least)}; left out: {most}"
+            f"only {share_text(judged / every)} of the cases were judged, less than --min-judged {share_text(least)} "
+            f"(if the function is not meant for more: --min-judged {int(100 * judged / every)}); left out: {most}"
         )
+
+
+def without_sizes(reason: str) -> str:
+    """Return why a call was left out, without the axes and sizes of its mask."""
+    return reason.partition(" over ")[0]
 
 
 def _found(causes: tuple[CheckCause, ...]) -> str:
@@ -367,8 +377,22 @@ def report_text(cause: CheckCause, again: str, noun: str = "verdict") -> list[st
     ties = [f"equally possible: {other}" for other in cause.ambiguous[:MAX_TIES]]
     options = " ".join(f"--declare {shlex.quote(each)}" for each in cause.declare)
     intended = [f"if intended: {options}"] if options else []
+    if cause.kind == "error":
+        text = shlex.quote(constant_part(cause.sentence))
+        intended = [f"if it is documented to refuse such calls: --declines {text}"]
     first = f"{cause} ({counted(cause.count, noun)})"
     return [first, *cause.facts, *what_to_do, *intended, f"rerun: {again}", *ties]
+
+
+# Minimum number of characters of a text that tells one exception from another.
+MIN_TEXT = 8
+
+
+def constant_part(exception: str) -> str:
+    """Return the longest part of an exception's text that has no number in it, or else the name of its type."""
+    kind, _, message = exception.removeprefix("error: ").partition(": ")
+    part = max(re.split(r"\W*(?<!\w)\d\S*\W*", message.split("\n")[0]), key=len).strip()
+    return part if len(part) >= MIN_TEXT else kind
 
 
 DECLINED = "unsupported"
@@ -454,7 +478,7 @@ def judged_share(given: str, found: Mapping[str, CaseOutcome], least: float) -> 
 
 def _left_out(found: Collection[CaseOutcome]) -> Iterator[str]:
     """Yield the most frequent reasons for left-out cases, without the sizes of a case."""
-    reasons = Counter(each.text.partition(" over ")[0] for each in found if each.verdict == DECLINED)
+    reasons = Counter(without_sizes(each.text) for each in found if each.verdict == DECLINED)
     for reason, count in reasons.most_common(MAX_REASONS):
         yield f"left out: {counted(count, 'case')}: {reason}"
     if more := sum(reasons.values()) - sum(count for _, count in reasons.most_common(MAX_REASONS)):

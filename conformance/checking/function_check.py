@@ -68,14 +68,20 @@ OF_FRAMEWORK = "how kernels of PyTorch and JAX treat NaN and infinities depends 
 OF_ADDING = "NaN plus -inf and 0 times NaN are NaN in every implementation"
 OF_BOUND = "under the declared or observed behaviour, rounding errors alone could be as large as the values"
 OF_VALIDATION = "the bound was not validated for this operation or device"
+OF_REFUSAL = "it is documented to refuse these calls (--declines)"
 LINK = "https://github.com/pytorch/pytorch/issues/141128"
 
 
 class AcceptedFailures:
-    """Accepts deviations on non-finite inputs that come from the framework, unless the user declares the decision."""
+    """
+    Accepts deviations on non-finite inputs that come from the framework, unless the user declares the decision.
 
-    def __init__(self, signature: Signature, declared: Declared) -> None:
+    Accepts also exceptions with one of the texts `declines`: with these the function is documented to refuse calls.
+    """
+
+    def __init__(self, signature: Signature, declared: Declared, declines: Sequence[str] = ()) -> None:
         """Start with nothing accepted."""
+        self._declines: dict[str, list[str]] = {text: [] for text in declines}
         self._of_framework = signature.framework != "numpy"
         self._declared = declared
         self._seen: dict[tuple[str, str], list[str]] = {}
@@ -84,6 +90,8 @@ class AcceptedFailures:
     def review(self, judged: Judged) -> Reviewed:
         """Accept a cell if such a deviation alone explains the reply."""
         verdict = judged.judgement
+        if judged.verdict == "error":
+            return self._declined(judged)
         if verdict is not None and verdict.verdict == "inconclusive":
             reason = OF_VALIDATION if verdict.uncalibrated else OF_BOUND
             self._inconclusive.setdefault(reason, []).append(judged.case)
@@ -99,8 +107,22 @@ class AcceptedFailures:
         self._seen.setdefault((sentence, reason), []).append(judged.case)
         return Reviewed(LoggedKnown(reason=reason, link=LINK, entry="conformance check"))
 
+    def _declined(self, judged: Judged) -> Reviewed:
+        """Accept an exception with which the function is documented to refuse the call."""
+        for text, cases in self._declines.items():
+            if text in judged.message:
+                cases.append(judged.case)
+                return Reviewed(LoggedKnown(reason=OF_REFUSAL, link="", entry="conformance check --declines"))
+        return Reviewed()
+
     def notes(self) -> Iterator[str]:
-        """Yield a sentence about each accepted deviation, and about calls without a useful bound."""
+        """Yield a sentence about each accepted deviation or exception, and about calls without a useful bound."""
+        for text, cases in self._declines.items():
+            if cases:
+                seen = f"{counted(len(cases), 'verdict')}, such as {cases[0]}"
+                yield f"accepted: it raises {text!r} ({seen}): {OF_REFUSAL}"
+            else:
+                yield f"--declines {shlex.quote(text)}: no call raised an exception with this text"
         for reason, cases in self._inconclusive.items():
             yield f"accepted: {are(len(cases), 'verdict')} inconclusive, such as {cases[0]}: {reason}"
         for (sentence, reason), cases in self._seen.items():
@@ -119,8 +141,8 @@ DEATHS = 2
 
 
 NOT_WITH_AS = (
-    "--operator, --framework, --layout, --device, --map, --exclusive, --head-dim and --seq-len-multiple cannot be used "
-    "with --as: the subject defines them"
+    "--operator, --framework, --layout, --device, --map, --exclusive, --declines, --head-dim and --seq-len-multiple "
+    "cannot be used with --as: the subject defines them"
 )
 
 
@@ -195,6 +217,7 @@ class CheckRequest:
         sizes = self.calling.sizes
         words += [word for size in sizes.head_dims for word in ("--head-dim", str(size))]
         words += ["--seq-len-multiple", str(sizes.multiple)] if sizes.multiple > 1 else []
+        words += [word for text in self.calling.declines for word in ("--declines", text)]
         words += [word for dtype in self.dtypes for word in ("--dtype", dtype)]
         for decision, name in self.declare.items():
             words += ["--declare", f"{decision}={name}"]
@@ -434,7 +457,7 @@ def _begin_own(request: CheckRequest, folder: Path, inspection: Inspection) -> _
         request.target, signature, declared, request.profile, (cases, chosen), request.timeout, judge, pool
     )
     subject = write_adapter(folder, settled.files(request.target), signature.device)
-    unsettled = AcceptedFailures(signature, declared)
+    unsettled = AcceptedFailures(signature, declared, request.calling.declines)
     return _Begun(
         subjects_of([subject.adapter], signature.device),
         chosen,

@@ -39,7 +39,8 @@ class Calling:
     What the user states about how the function is called; None is detected.
 
     mapping: argument -> role. exclusive: arguments for masks of which a call may have only one. sizes: those that the
-    function takes; only the ones with limits are not detected.
+    function takes; only the ones with limits are not detected. declines: texts of exceptions with which it refuses what
+    it is documented not to take.
     """
 
     operator: str | None = None
@@ -49,6 +50,7 @@ class Calling:
     mapping: Mapping[str, str] = field(default_factory=dict)
     exclusive: tuple[str, ...] = ()
     sizes: Sizes = field(default_factory=Sizes)
+    declines: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """

@@ -37,8 +37,8 @@ KEYWORDS = (
 # Role (what check passes) -> other names that are recognised for it.
 ALIASES: dict[str, tuple[str, ...]] = {
     "query": ("q", "queries", "query_states", "query_layer", "xq"),
-    "key": ("k", "keys", "key_states", "key_layer", "xk"),
-    "value": ("v", "values", "value_states", "value_layer", "xv"),
+    "key": ("k", "keys", "key_states", "key_layer", "xk", "k_cache", "key_cache"),
+    "value": ("v", "values", "value_states", "value_layer", "xv", "v_cache", "value_cache"),
     "params": (),
     "num_heads": (),
     "inputs": ("x", "hidden_states", "inp", "hidden", "input", "tokens"),
@@ -48,7 +48,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "scale": ("sm_scale", "softmax_scale", "scaling", "scale_factor", "qk_scale"),
     "bias": ("attn_bias", "attention_bias", "position_bias", "rel_pos_bias", "additive_mask"),
     "key_padding_mask": ("padding_mask", "key_mask", "kv_mask"),
-    "lengths": ("seq_lens", "key_lengths", "kv_lengths", "kv_lens", "valid_lens"),
+    "lengths": ("seq_lens", "key_lengths", "kv_lengths", "kv_lens", "valid_lens", "cache_seqlens"),
     "num_kv_heads": ("n_kv_heads", "num_key_value_heads", "kv_heads"),
     "window": (),
     "softcap": ("logit_softcap", "logits_soft_cap", "attn_logit_softcapping", "soft_cap"),
@@ -161,11 +161,12 @@ class Sizes:
     The sizes that an sdpa function takes.
 
     head_dims: the values of head_dim; empty if any will do. multiple: seq_len_q and seq_len_k are multiples of this
-    number.
+    number. equal: whether they are equal.
     """
 
     head_dims: tuple[int, ...] = ()
     multiple: int = 1
+    equal: bool = False
 
     def __post_init__(self) -> None:
         """
@@ -181,7 +182,7 @@ class Sizes:
     @property
     def are_limited(self) -> bool:
         """Return whether the function does not take all sizes."""
-        return bool(self.head_dims) or self.multiple > 1
+        return self != Sizes()
 
     def head_dim(self, wanted: int) -> int:
         """Return the smallest possible head_dim from the wanted one on, or else the largest possible one."""
@@ -191,12 +192,18 @@ class Sizes:
     def __str__(self) -> str:
         """Return them in words, to follow "only"."""
         limits = [f"head_dim {', '.join(map(str, sorted(self.head_dims)))}"] if self.head_dims else []
-        if self.multiple > 1:
-            limits.append(f"seq_len_q and seq_len_k that are multiples of {self.multiple}")
+        lengths = [
+            *(["equal"] if self.equal else []),
+            *([f"multiples of {self.multiple}"] if self.multiple > 1 else []),
+        ]
+        if lengths:
+            limits.append(f"seq_len_q and seq_len_k that are {' and '.join(lengths)}")
         return " and ".join(limits)
 
     def lengths(self, queries: int, keys: int) -> tuple[int, int]:
-        """Return the next possible seq_len_q and seq_len_k; which of the two is larger stays the same."""
+        """Return the next possible seq_len_q and seq_len_k; the larger one stays larger, unless they must be equal."""
+        if self.equal:
+            queries = keys = max(queries, keys)
         new_queries, new_keys = (-(-each // self.multiple) * self.multiple for each in (queries, keys))
         if new_queries == new_keys:
             new_queries += self.multiple * (queries > keys)
@@ -206,7 +213,7 @@ class Sizes:
 
 def sizes_of(record: Mapping[str, Any]) -> Sizes:
     """Return the sizes of a record, which `dataclasses.asdict` made and which may have travelled as JSON."""
-    return Sizes(tuple(record.get("head_dims", ())), record.get("multiple", 1))
+    return Sizes(tuple(record.get("head_dims", ())), record.get("multiple", 1), record.get("equal", False))
 
 
 @dataclass(frozen=True)
@@ -226,7 +233,7 @@ class Signature:
     exclusive: arguments for masks of which a call may have only one, as the user states. always: roles of arguments for
     masks that are given in every call, because they have no default and None fails; before trial calls, those without a
     default. whole: roles of masks of which no axis may have size 1. sizes: those that it takes. size_refusal: what it
-    raised in other sizes.
+    raised in other sizes. refused: dtype -> what it raises, for dtypes that it refuses although it takes float32.
     """
 
     operator: str
@@ -253,6 +260,7 @@ class Signature:
     whole: tuple[str, ...] = ()
     sizes: Sizes = field(default_factory=Sizes)
     size_refusal: str = ""
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_self_attention(self) -> bool:

@@ -24,16 +24,17 @@ from conformance.spec.rounding import round_to, to_tensor
 # Sizes of the plain call; axes that could be swapped have different sizes.
 SIZES = {"batch": 2, "num_heads": 3, "num_kv_heads": 3, "seq_len_q": 5, "seq_len_k": 7, "head_dim": 4, "value_dim": 4}
 
-# What is tried if no call in these sizes works: a usual head_dim and whole blocks, then all that may work too.
-USUAL_HEAD_DIMS = (64, 128)
+# What is tried if every call in these sizes raises an exception: a usual head_dim and whole blocks (in different sizes,
+# so that one axis cannot pass for another), then everything else that may work.
+USUAL = (Sizes((64,), 128), Sizes((128,), 256))
 HEAD_DIMS = (SIZES["head_dim"], 8, 16, 32, 64, 128, 256)
-MULTIPLES = (1, 8, 16, 32, 64, 128)
+MULTIPLES = (1, 8, 16, 32, 64, 128, 256)
 
 # Possible axes of a mask, the most general first.
 FORMS = (("b", "h", "q", "k"), ("q", "k"), ("b", "q", "k"), ("b", "k"))
 
 # Axes of a mask that have their full size in a trial call.
-USUAL, WHOLE, SPARSE = "bqk", "bhqk", "k"
+MOST, WHOLE, SPARSE = "bqk", "bhqk", "k"
 
 # The form of the other arguments that hold a mask.
 MASK_FORMS = {
@@ -81,16 +82,21 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
+# In place of a line: the function returned something.
+RETURNED = sys.maxsize
+
+
 class _FailedError(Exception):
     """
     A trial call has no usable reply; the message follows the call in a sentence.
 
-    line: the last line of the user's file that was reached.
+    line: the last line of the user's file that was reached, or RETURNED. refused: whether that line is a raise or an
+    assert, so that the function itself refuses the call.
     """
 
-    def __init__(self, message: str, line: int = sys.maxsize) -> None:
+    def __init__(self, message: str, line: int = RETURNED, *, refused: bool = False) -> None:
         super().__init__(message)
-        self.line = line
+        self.line, self.refused = line, refused
 
 
 # What plain calls show, or None; framework and layout -> how they failed; the frameworks that were tried.
@@ -104,6 +110,7 @@ class Trial:
         self._called, self._function, self._signature, self._path = called, function, signature, path
         self._known_layouts: dict[tuple[str, str], ArrayLayouts] = {}
         self._dtype = "float32"
+        self._sizes = plain_sizes(signature.sizes)  # of the last call that worked
 
     def settled(self, frameworks: Sequence[str], layouts: Sequence[str]) -> Signature:
         """
@@ -113,7 +120,8 @@ class Trial:
             CheckError: no call has a reply of the right form.
         """
         found, failures, tried = self._in_some_dtype(frameworks, layouts)
-        if found is None and self._signature.operator == "sdpa" and not self._signature.sizes.are_limited:
+        raised = all(failed.line < RETURNED for failed in failures.values())
+        if found is None and raised and self._signature.operator == "sdpa" and not self._signature.sizes.are_limited:
             found = self._in_limited_sizes(frameworks, layouts)
         if found is None:
             raise CheckError(self._failure_lines(failures, tried, layouts))
@@ -124,7 +132,9 @@ class Trial:
         self._dtype = "float32"
         found, failures, tried = self._searched(frameworks, layouts)
         if found is not None:
-            return replace(found, dtypes=_dtypes_of(found.framework)), failures, tried
+            refused = self._refused_dtypes(found)
+            dtypes = tuple(dtype for dtype in _dtypes_of(found.framework) if dtype not in refused)
+            return replace(found, dtypes=dtypes, refused=refused), failures, tried
         for dtype in OTHER_DTYPES:  # a kernel may take half precision only
             self._dtype = dtype
             other, _, _ = self._searched([each for each in frameworks if dtype in _dtypes_of(each)], layouts)
@@ -137,43 +147,56 @@ class Trial:
     def _in_limited_sizes(self, frameworks: Sequence[str], layouts: Sequence[str]) -> Signature | None:
         """Return what plain calls show in sizes that a kernel takes, or None if none works."""
         given = self._signature
-        for head_dim in USUAL_HEAD_DIMS:
-            self._signature = replace(given, sizes=Sizes((head_dim,), MULTIPLES[-1]))
+        for sizes in USUAL:
+            self._signature = replace(given, sizes=sizes)
             found, _, _ = self._in_some_dtype(frameworks, layouts)
             if found is not None:
                 break
         else:
             return None
         self._dtype = "float32" if "float32" in found.dtypes else found.dtypes[0]
-        refusal = self._refused(found, Sizes())
-        self._signature = replace(given, sizes=self._limits(found, head_dim))
+        refusal = self._failed(found, Sizes())
+        self._signature = replace(given, sizes=self._limits(found))
         smallest, _, _ = self._in_some_dtype([found.framework], [found.layout])
         return replace(smallest or found, size_refusal="" if refusal is None else str(refusal))
 
-    def _limits(self, signature: Signature, head_dim: int) -> Sizes:
-        """Return the sizes in which a plain call works, given one head_dim with which it does."""
-        smaller = (each for each in MULTIPLES[:-1] if not self._refused(signature, Sizes((head_dim,), each)))
-        multiple = next(smaller, MULTIPLES[-1])
-        taken = [each for each in HEAD_DIMS if not self._refused(signature, Sizes((each,), multiple))]
-        return Sizes(() if HEAD_DIMS[0] in taken else tuple(taken), multiple)
+    def _limits(self, signature: Signature) -> Sizes:
+        """Return the sizes in which a plain call works, given those of one that does."""
+        given = signature.sizes
+        multiples = (each for each in MULTIPLES if not self._failed(signature, replace(given, multiple=each)))
+        sizes = replace(given, multiple=next(multiples, given.multiple))
+        taken = [each for each in HEAD_DIMS if not self._failed(signature, replace(sizes, head_dims=(each,)))]
+        return replace(sizes, head_dims=() if HEAD_DIMS[0] in taken else tuple(taken))
 
-    def _refused(self, signature: Signature, sizes: Sizes) -> _FailedError | None:
-        """Return why a plain call in these sizes fails, or None if it works."""
-        limited, numbers = replace(signature, sizes=sizes), plain_sizes(sizes)
-        try:
-            self._returning(limited, self._reply(limited, numbers, {}), numbers)
-        except _FailedError as failed:
-            return failed
-        return None
+    def _failed(self, signature: Signature, sizes: Sizes) -> _FailedError | None:
+        """Return why a plain call in these sizes fails, or None if one works, maybe with equal lengths."""
+        failures = []
+        for numbers in _unequal_and_equal(sizes):
+            try:
+                self._returning(signature, self._reply(signature, numbers, {}), numbers)
+            except _FailedError as failed:
+                failures.append(failed)
+            else:
+                return None
+        return failures[0]
+
+    def _refused_dtypes(self, signature: Signature) -> dict[str, str]:
+        """Return dtype -> what a plain call raises, for each dtype that the function itself refuses."""
+        refused = {}
+        for dtype in _dtypes_of(signature.framework):
+            self._dtype = dtype
+            try:
+                self._reply(signature, self._sizes, {})
+            except _FailedError as failed:
+                if failed.refused:
+                    refused[dtype] = str(failed)
+        self._dtype = "float32"
+        return refused
 
     def _searched(self, frameworks: Sequence[str], layouts: Sequence[str]) -> _Searched:
         """Return what plain calls in one dtype show, or None; how they failed; and the frameworks that were tried."""
         failures: dict[tuple[str, str], _FailedError] = {}
-        sizes = plain_sizes(self._signature.sizes)
-        square = {**sizes, "seq_len_k": sizes["seq_len_q"]}
-        every = (square,) if self._signature.is_self_attention else (sizes, square)
-        if square["seq_len_k"] == square["head_dim"]:  # weights would pass for an output
-            every = (sizes,)
+        every = _unequal_and_equal(self._signature.sizes)[-1 if self._signature.is_self_attention else 0 :]
         tried = [*frameworks]
         for sizes, framework in product(every, frameworks):
             found: list[Signature] = []
@@ -182,7 +205,7 @@ class Trial:
                     found.append(self._tried(replace(self._signature, framework=framework, layout=layout), sizes))
                 except _FailedError as failed:
                     failures.setdefault((framework, layout), failed)
-                    if failed.line == sys.maxsize:  # the call returned, so the framework is right
+                    if failed.line == RETURNED:  # so the framework is right
                         tried = [framework]
             if found:
                 best = next((each for each in found if self._is_near(each, sizes)), found[0])
@@ -190,15 +213,14 @@ class Trial:
                 if form is None and best.mask_by_place:
                     best = best.without_mask()
                 roles = (*(["mask"] if whole else []), *(["bias"] if self._is_bias_whole(best, sizes) else []))
-                return replace(best, form=form or best.form, wide=wide, whole=roles), failures, tried
+                self._sizes = sizes
+                best = replace(best, form=form or best.form, wide=wide, whole=roles)
+                return _with_equal_lengths(best, sizes, failures), failures, tried
         return None, failures, tried
 
     def _taken(self, signature: Signature) -> tuple[str, ...]:
         """Return the dtypes in which a plain call works."""
-        sizes = plain_sizes(signature.sizes)
-        if signature.is_self_attention:
-            sizes["seq_len_k"] = sizes["seq_len_q"]
-        taken = []
+        sizes, taken = self._sizes, []
         for dtype in _dtypes_of(signature.framework):
             self._dtype = dtype
             with suppress(_FailedError):
@@ -342,7 +364,9 @@ class Trial:
             }
             return layouts.call(function, [values[role] for role in signature.placed], keywords)
         except BaseException as error:  # noqa: BLE001 - whatever the user's function raises
-            raise _FailedError(f"it raised {failure_text(error, self._path)}", _line(error, self._path)) from None
+            line, text = _line(error, self._path)
+            refused = text.startswith(("raise", "assert"))
+            raise _FailedError(f"it raised {failure_text(error, self._path)}", line, refused=refused) from None
 
     def _is_wide(self, signature: Signature, sizes: Mapping[str, int]) -> bool:
         """Return whether an sdpa call works in which value_dim differs from head_dim; always True for mha."""
@@ -366,7 +390,7 @@ class Trial:
             return MaskForm(), False
         hides = partial(self._hides, signature, sizes, "mask")
         for axes in FORMS:
-            usual = hides(axes, USUAL, added=False), hides(axes, USUAL, added=True)
+            usual = hides(axes, MOST, added=False), hides(axes, MOST, added=True)
             full = usual if any(usual) else (hides(axes, WHOLE, added=False), hides(axes, WHOLE, added=True))
             boolean, added = full if any(full) else usual
             if boolean is not None or added is not None:
@@ -498,6 +522,23 @@ def plain_sizes(sizes: Sizes) -> dict[str, int]:
     return {**SIZES, "seq_len_q": queries, "seq_len_k": keys, "head_dim": head_dim, "value_dim": head_dim}
 
 
+def _unequal_and_equal(sizes: Sizes) -> tuple[dict[str, int], ...]:
+    """Return the sizes of a plain call, and the same with equal seq_len_q and seq_len_k; only these if they must be."""
+    plain = plain_sizes(sizes)
+    equal = {**plain, "seq_len_k": plain["seq_len_q"]}
+    return (equal,) if sizes.equal else (plain, equal)
+
+
+def _with_equal_lengths(
+    signature: Signature, sizes: Mapping[str, int], failures: Mapping[tuple[str, str], _FailedError]
+) -> Signature:
+    """Return the signature with equal seq_len_q and seq_len_k if the function refuses others; sizes: of what works."""
+    failed = failures.get((signature.framework, signature.layout))
+    if signature.operator == "mha" or sizes["seq_len_q"] != sizes["seq_len_k"] or not (failed and failed.refused):
+        return signature
+    return replace(signature, sizes=replace(signature.sizes, equal=True), size_refusal=str(failed))
+
+
 def plain_call(
     operator: str,
     sizes: Mapping[str, int],
@@ -553,11 +594,10 @@ def _dtypes_of(framework: str) -> tuple[str, ...]:
     return DTYPES if jax.config.jax_enable_x64 else tuple(dtype for dtype in DTYPES if dtype != "float64")
 
 
-def _line(error: BaseException, path: str) -> int:
-    """Return the last line of the user's file in the traceback of an exception; 0 if there is none."""
-    return max(
-        (each.lineno or 0 for each in traceback.extract_tb(error.__traceback__) if each.filename == path), default=0
-    )
+def _line(error: BaseException, path: str) -> tuple[int, str]:
+    """Return the furthest line of the user's file in the traceback of an exception, and the text of the last one."""
+    lines = [each for each in traceback.extract_tb(error.__traceback__) if each.filename == path]
+    return max((each.lineno or 0 for each in lines), default=0), (lines[-1].line or "") if lines else ""
 
 
 def failure_text(error: BaseException, path: str) -> str:

@@ -44,4 +44,5 @@ def calling_of(arguments: argparse.Namespace) -> Calling:
         parse_mapping(arguments.mapping),
         tuple(name.strip() for name in (arguments.exclusive or "").split(",") if name.strip()),
         Sizes(tuple(arguments.head_dims), arguments.seq_len_multiple),
+        tuple(arguments.declines),
     )

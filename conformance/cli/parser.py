@@ -189,6 +189,13 @@ def add_check(commands: Commands) -> None:
         help="arguments for masks of which a call may have only one, such as attn_mask,is_causal; several masks are "
         "then merged into one argument",
     )
+    options.add_repeated(
+        parser,
+        "--declines",
+        metavar="TEXT",
+        help_text="a text of the exception with which the function refuses calls that it is documented not to take, "
+        "such as 'float16 only'; the exception is accepted; may be repeated",
+    )
     parser.add_argument(
         "--head-dim",
         dest="head_dims",

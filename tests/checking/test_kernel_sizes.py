@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from conformance.checking.case_sizes import in_sizes
+from conformance.checking.check_report import constant_part
 from conformance.checking.function_check import Checked, load_cases
 from conformance.checking.preflight import Calling, preflight
 from conformance.checking.signature import Sizes
@@ -48,6 +49,7 @@ def written(folder: Path, head_dims: tuple[int, ...], multiple: int, diagonal: i
         ((128,), 128, Sizes((128,), 128), "no such head_dim"),
         (tuple(range(300)), 8, Sizes((), 8), "whole blocks only"),
         (tuple(range(300)), 1, Sizes(), ""),
+        ((128,), 256, Sizes((128,), 256), "no such head_dim"),
     ],
 )
 def test_the_sizes_that_it_takes_are_found(
@@ -154,6 +156,74 @@ def test_one_fully_masked_batch_element_stays_so() -> None:
     for case in empty:
         new = in_sizes(case, Sizes((), 32))
         assert any(0 in (getattr(mask, "lengths", None) or ()) for mask in new.masks)
+
+
+REFUSING = """\
+import numpy as np
+
+def attention(query, key, value, is_causal=False):
+    batch, num_heads, queries, head_dim = query.shape
+    if query.dtype == np.float64:
+        raise TypeError("float64 is too wide")
+    if {refused}:
+        raise ValueError("needs as many keys as queries, not %d" % key.shape[2])
+    logits = query @ key.swapaxes(-1, -2) * query.shape[-1] ** -0.5
+    if is_causal:
+        logits = np.where(np.tri(*logits.shape[-2:], dtype=bool), logits, -np.inf)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ value
+"""
+
+
+def test_what_a_function_refuses_in_plain_calls_is_left_out(tmp_path: Path, checked: Check) -> None:
+    text = REFUSING.format(refused="queries != key.shape[2]")
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    done = checked(f"{tmp_path / 'mine.py'}:attention", "causal/rect*", "causal/square/other*", "shapes/cross*")
+    assert done.decision.conforms, done.lines()
+    (called,) = (line for line in done.lines() if line.startswith("called with"))
+    assert (
+        "only seq_len_q and seq_len_k that are equal, because in a plain call in other sizes it raised ValueError"
+        in called
+    )
+    assert (
+        "not in float64, because in a plain call in float64 it raised TypeError: float64 is too wide (mine.py, "
+        in called
+    )
+    verdicts = {case: cell.verdict for (case, _), cell in done.run.judged.items()}
+    assert verdicts["causal/rectangular/more_keys[operator=sdpa,masks.0.offset=start]"] == "pass"
+    assert {verdict for case, verdict in verdicts.items() if "dtype=float64" in case} == {"unsupported"}
+
+
+def test_what_a_function_is_documented_to_refuse_can_be_stated(tmp_path: Path, checked: Check) -> None:
+    text = REFUSING.format(refused="is_causal and queries != key.shape[2]")
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    given = f"{tmp_path / 'mine.py'}:attention"
+    done = checked(given, "causal/rect*", "shapes/cross*")
+    (cause,) = done.causes
+    assert cause.kind == "error"
+    option = "--declines 'needs as many keys as queries, not'"
+    assert f"   if it is documented to refuse such calls: {option}" in done.lines()
+    stated = Calling(declines=("needs as many keys as queries, not", "no such text"))
+    again = checked(given, "causal/rect*", "shapes/cross*", into="again", calling=stated)
+    assert again.decision.conforms, again.lines()
+    assert f"{option} --declines 'no such text'" in again.request.rerun("one")
+    accepted = "accepted: it raises 'needs as many keys as queries, not' (4 verdicts, such as causal/rectangular/"
+    assert accepted in "\n".join(again.lines())
+    assert "--declines 'no such text': no call raised an exception with this text" in again.lines()
+
+
+@pytest.mark.parametrize(
+    ("exception", "part"),
+    [
+        ("ValueError: float16 only", "float16 only"),
+        ("ValueError: seq_len must be a multiple of 64, got 5", "seq_len must be a multiple of"),
+        ("error: RuntimeError: expected (2, 3), got (3, 2)", "expected"),
+        ("IndexError: 5 of 7", "IndexError"),
+        ("AssertionError", "AssertionError"),
+    ],
+)
+def test_the_part_of_an_exception_that_is_the_same_in_every_call_is_suggested(exception: str, part: str) -> None:
+    assert constant_part(exception) == part
 
 
 LOOPS = """\
