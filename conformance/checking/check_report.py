@@ -210,7 +210,7 @@ def _called_with_masks(signature: Signature) -> Iterator[str]:
     if signature.mask is not None and (signature.form != MaskForm() or signature.mask != "mask"):
         otherwise = f" (if it is no mask: --map {signature.mask}=default)" if signature.mask_by_place else ""
         yield f"{signature.mask} as the mask, {_mask(signature.form)}{otherwise}"
-    whole = "with all axes in full size, because with axes of size 1 it fails or hides no key"
+    whole = "with all axes in full size, because with axes of size 1 it raises an exception"
     yield from (f"{signature.names[role]} {whole}" for role in signature.whole)
     if NOTHING in signature.names:
         unused = signature.names[NOTHING]

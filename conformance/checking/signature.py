@@ -155,6 +155,10 @@ class MaskForm:
     misread: bool = False
 
 
+# Maximum number that the smaller of seq_len_q and seq_len_k becomes if they must be equal.
+LONG = 300
+
+
 @dataclass(frozen=True)
 class Sizes:
     """
@@ -201,9 +205,13 @@ class Sizes:
         return " and ".join(limits)
 
     def lengths(self, queries: int, keys: int) -> tuple[int, int]:
-        """Return the next possible seq_len_q and seq_len_k; the larger one stays larger, unless they must be equal."""
+        """
+        Return the next possible seq_len_q and seq_len_k; the larger one stays larger, unless they must be equal.
+
+        Then both are the larger one, but one query is not made into a thousand.
+        """
         if self.equal:
-            queries = keys = max(queries, keys)
+            queries = keys = min(max(queries, keys), max(min(queries, keys), LONG))
         new_queries, new_keys = (-(-each // self.multiple) * self.multiple for each in (queries, keys))
         if new_queries == new_keys:
             new_queries += self.multiple * (queries > keys)

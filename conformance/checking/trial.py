@@ -383,28 +383,31 @@ class Trial:
         """
         Return the form of the mask argument: the first axes with which a boolean or an additive mask works.
 
-        Return also whether no axis of it may have size 1. The form is None if no call with a mask returns an output of
-        the right shape.
+        Return also whether no axis of it may have size 1, because the function then raises an exception. If it ignores
+        such a mask, that is a mistake. The form is None if no call with a mask returns an output of the right shape.
         """
         if not signature.has("mask"):
             return MaskForm(), False
         hides = partial(self._hides, signature, sizes, "mask")
         for axes in FORMS:
-            usual = hides(axes, MOST, added=False), hides(axes, MOST, added=True)
-            full = usual if any(usual) else (hides(axes, WHOLE, added=False), hides(axes, WHOLE, added=True))
-            boolean, added = full if any(full) else usual
+            whole = False
+            boolean, added = hides(axes, MOST, added=False), hides(axes, MOST, added=True)
+            if boolean or added:
+                whole = hides(axes, SPARSE, added=not boolean) is None
+            elif boolean is None and added is None:
+                boolean, added = hides(axes, WHOLE, added=False), hides(axes, WHOLE, added=True)
+                whole = True
             if boolean is not None or added is not None:
                 named = signature.framework == "numpy" and signature.mask == "mask"
                 takes_booleans = bool(boolean) or not added or named
                 misread = boolean is False and not takes_booleans
-                whole = any(full) and not (any(usual) and hides(axes, SPARSE, added=not boolean))
                 return MaskForm(axes, takes_booleans, bool(added) and not named, misread), whole
         return None, False
 
     def _is_bias_whole(self, signature: Signature, sizes: Mapping[str, int]) -> bool:
-        """Return whether the additive argument works only if none of its axes has size 1."""
+        """Return whether the additive argument raises an exception unless all its axes have their full size."""
         hides = partial(self._hides, signature, sizes, "bias", FORMS[0], added=True)
-        return signature.has("bias") and not hides(SPARSE) and bool(hides(WHOLE))
+        return signature.has("bias") and hides(SPARSE) is None and hides(WHOLE) is not None
 
     def _hides(
         self, signature: Signature, sizes: Mapping[str, int], role: str, axes: Sequence[str], full: str, *, added: bool

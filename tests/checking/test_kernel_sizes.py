@@ -123,6 +123,21 @@ def test_more_keys_than_queries_stay_more_and_padding_hides_as_many() -> None:
     assert materialise(new).query.shape == (2, 3, 64, 16)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "asked", "given"),
+    [
+        (Sizes((), 16), (5, 7), (16, 32)),
+        (Sizes((), 16), (7, 5), (32, 16)),
+        (Sizes((), 16), (16, 17), (16, 32)),
+        (Sizes((), 16, equal=True), (5, 17), (32, 32)),
+        (Sizes(equal=True), (773, 513), (513, 513)),
+        (Sizes((), 16, equal=True), (1, 1031), (304, 304)),
+    ],
+)
+def test_lengths_become_the_next_possible_ones(sizes: Sizes, asked: tuple[int, int], given: tuple[int, int]) -> None:
+    assert sizes.lengths(*asked) == given
+
+
 def test_a_literal_mask_is_repeated_and_keeps_its_fully_masked_row() -> None:
     old = case_of("degenerate/by_combination/padding_and_attention[operator=sdpa]")
     new = in_sizes(old, Sizes((), 8))
@@ -246,7 +261,7 @@ def test_a_function_that_indexes_its_mask_gets_it_in_full_size(tmp_path: Path, c
     done = checked(f"{tmp_path / 'loops.py'}:attention", "masks/*", "causal/*")
     assert done.decision.conforms, done.lines()
     assert sum(cell.verdict == "pass" for cell in done.run.judged.values()) > 40
-    called = "called with mask with all axes in full size, because with axes of size 1 it fails or hides no key"
+    called = "called with mask with all axes in full size, because with axes of size 1 it raises an exception"
     assert called in done.lines()
 
 
