@@ -377,9 +377,8 @@ def report_text(cause: CheckCause, again: str, noun: str = "verdict") -> list[st
     ties = [f"equally possible: {other}" for other in cause.ambiguous[:MAX_TIES]]
     options = " ".join(f"--declare {shlex.quote(each)}" for each in cause.declare)
     intended = [f"if intended: {options}"] if options else []
-    if cause.kind == "error":
-        text = shlex.quote(constant_part(cause.sentence))
-        intended = [f"if it is documented to refuse such calls: --declines {text}"]
+    if cause.kind == "error" and (text := constant_part(cause.sentence)):
+        intended = [f"if it is documented to refuse such calls: --declines {shlex.quote(text)}"]
     first = f"{cause} ({counted(cause.count, noun)})"
     return [first, *cause.facts, *what_to_do, *intended, f"rerun: {again}", *ties]
 
@@ -389,10 +388,10 @@ MIN_TEXT = 8
 
 
 def constant_part(exception: str) -> str:
-    """Return the longest part of an exception's text that has no number in it, or else the name of its type."""
-    kind, _, message = exception.removeprefix("error: ").partition(": ")
+    """Return the longest part of an exception's text that has no number in it; "" if it is too short."""
+    _, _, message = exception.removeprefix("error: ").partition(": ")
     part = max(re.split(r"\W*(?<!\w)\d\S*\W*", message.split("\n")[0]), key=len).strip()
-    return part if len(part) >= MIN_TEXT else kind
+    return part if len(part) >= MIN_TEXT else ""
 
 
 DECLINED = "unsupported"

@@ -72,16 +72,36 @@ OF_REFUSAL = "it is documented to refuse these calls (--declines)"
 LINK = "https://github.com/pytorch/pytorch/issues/141128"
 
 
-class AcceptedFailures:
-    """
-    Accepts deviations on non-finite inputs that come from the framework, unless the user declares the decision.
+class Refusals:
+    """Accepts exceptions with which the function is documented to refuse calls; declines: texts of such exceptions."""
 
-    Accepts also exceptions with one of the texts `declines`: with these the function is documented to refuse calls.
-    """
-
-    def __init__(self, signature: Signature, declared: Declared, declines: Sequence[str] = ()) -> None:
+    def __init__(self, declines: Sequence[str]) -> None:
         """Start with nothing accepted."""
-        self._declines: dict[str, list[str]] = {text: [] for text in declines}
+        self._cases: dict[str, list[str]] = {text: [] for text in declines}
+
+    def review(self, judged: Judged) -> Reviewed:
+        """Accept a cell if its exception has one of the texts."""
+        for text, cases in self._cases.items():
+            if judged.verdict == "error" and text in judged.message:
+                cases.append(judged.case)
+                return Reviewed(LoggedKnown(reason=OF_REFUSAL, link="", entry="conformance check --declines"))
+        return Reviewed()
+
+    def notes(self) -> Iterator[str]:
+        """Yield a sentence about each text."""
+        for text, cases in self._cases.items():
+            if cases:
+                seen = f"{counted(len(cases), 'verdict')}, such as {cases[0]}"
+                yield f"accepted: it raises {text!r} ({seen}): {OF_REFUSAL}"
+            else:
+                yield f"--declines {shlex.quote(text)}: no call raised an exception with this text"
+
+
+class AcceptedFailures:
+    """Accepts deviations on non-finite inputs that come from the framework, unless the user declares the decision."""
+
+    def __init__(self, signature: Signature, declared: Declared) -> None:
+        """Start with nothing accepted."""
         self._of_framework = signature.framework != "numpy"
         self._declared = declared
         self._seen: dict[tuple[str, str], list[str]] = {}
@@ -90,8 +110,6 @@ class AcceptedFailures:
     def review(self, judged: Judged) -> Reviewed:
         """Accept a cell if such a deviation alone explains the reply."""
         verdict = judged.judgement
-        if judged.verdict == "error":
-            return self._declined(judged)
         if verdict is not None and verdict.verdict == "inconclusive":
             reason = OF_VALIDATION if verdict.uncalibrated else OF_BOUND
             self._inconclusive.setdefault(reason, []).append(judged.case)
@@ -107,22 +125,8 @@ class AcceptedFailures:
         self._seen.setdefault((sentence, reason), []).append(judged.case)
         return Reviewed(LoggedKnown(reason=reason, link=LINK, entry="conformance check"))
 
-    def _declined(self, judged: Judged) -> Reviewed:
-        """Accept an exception with which the function is documented to refuse the call."""
-        for text, cases in self._declines.items():
-            if text in judged.message:
-                cases.append(judged.case)
-                return Reviewed(LoggedKnown(reason=OF_REFUSAL, link="", entry="conformance check --declines"))
-        return Reviewed()
-
     def notes(self) -> Iterator[str]:
-        """Yield a sentence about each accepted deviation or exception, and about calls without a useful bound."""
-        for text, cases in self._declines.items():
-            if cases:
-                seen = f"{counted(len(cases), 'verdict')}, such as {cases[0]}"
-                yield f"accepted: it raises {text!r} ({seen}): {OF_REFUSAL}"
-            else:
-                yield f"--declines {shlex.quote(text)}: no call raised an exception with this text"
+        """Yield a sentence about each accepted deviation, and about calls without a useful bound."""
         for reason, cases in self._inconclusive.items():
             yield f"accepted: {are(len(cases), 'verdict')} inconclusive, such as {cases[0]}: {reason}"
         for (sentence, reason), cases in self._seen.items():
@@ -141,8 +145,8 @@ DEATHS = 2
 
 
 NOT_WITH_AS = (
-    "--operator, --framework, --layout, --device, --map, --exclusive, --declines, --head-dim and --seq-len-multiple "
-    "cannot be used with --as: the subject defines them"
+    "--operator, --framework, --layout, --device, --map, --exclusive, --head-dim and --seq-len-multiple cannot be "
+    "used with --as: the subject defines them"
 )
 
 
@@ -177,7 +181,7 @@ class CheckRequest:
         Raises:
             CheckError: a value is not among the known ones or out of range, or two options exclude each other.
         """
-        if self.like and self.calling != Calling():
+        if self.like and replace(self.calling, declines=()) != Calling():
             raise CheckError(NOT_WITH_AS)
         if self.profile is not None and self.profile not in PROFILES:
             raise CheckError(f"there is no profile {self.profile!r}, only {', '.join(PROFILES)}")
@@ -395,7 +399,7 @@ def _finished(
         *dtype_notes(_in_dtypes(run, dtypes, named)),
     )
     coarser = {cause.arithmetic for each in diagnoses for cause in each.reported}
-    notes = (*begun.notes, *further, *unsettled, *alternatives.notes(coarser))
+    notes = (*begun.notes, *further, *begun.refusals.notes(), *unsettled, *alternatives.notes(coarser))
     return Checked(request, run, decision, notes, materialise(begun.cases[0]))
 
 
@@ -423,14 +427,17 @@ class _Begun:
     pool: Pool
     varies: Varying = field(default_factory=dict)
     unsettled: AcceptedFailures | None = None
+    refusals: Refusals = field(default_factory=lambda: Refusals(()))
     judge: Judge = field(default_factory=Judge)
     mask: str | None = None
     accepts: Callable[[tuple[str, str]], bool] = lambda _: False
     evident: tuple[tuple[str, str], ...] = ()
 
     def review(self, judged: Judged) -> Reviewed:
-        """Return the accepted deviation of a cell, if any."""
-        return self.unsettled.review(judged) if self.unsettled else Reviewed()
+        """Return the accepted deviation or exception of a cell, if any."""
+        if judged.verdict == "error" or self.unsettled is None:
+            return self.refusals.review(judged)
+        return self.unsettled.review(judged)
 
 
 @contextmanager
@@ -457,7 +464,7 @@ def _begin_own(request: CheckRequest, folder: Path, inspection: Inspection) -> _
         request.target, signature, declared, request.profile, (cases, chosen), request.timeout, judge, pool
     )
     subject = write_adapter(folder, settled.files(request.target), signature.device)
-    unsettled = AcceptedFailures(signature, declared, request.calling.declines)
+    unsettled = AcceptedFailures(signature, declared)
     return _Begun(
         subjects_of([subject.adapter], signature.device),
         chosen,
@@ -465,6 +472,7 @@ def _begin_own(request: CheckRequest, folder: Path, inspection: Inspection) -> _
         pool,
         settled.observed.varies,
         unsettled,
+        Refusals(request.calling.declines),
         judge,
         signature.mask,
         partial(is_accepted, declared),
@@ -495,7 +503,8 @@ def _begin_drop_in(request: CheckRequest, folder: Path, pool: Pool) -> _Begun:
     chosen = _chosen(cases, request.globs)
     example = materialise(cases[0])
     subjects = adapt_drop_in(drop_in, request.target, folder, request.declare, request.profile, example)
-    return _Begun(subjects, chosen, (*_old_name_notes(request, cases), drop_in.note), pool)
+    notes = (*_old_name_notes(request, cases), drop_in.note)
+    return _Begun(subjects, chosen, notes, pool, refusals=Refusals(request.calling.declines))
 
 
 def _old_name_notes(request: CheckRequest, cases: Sequence[Case]) -> Iterator[str]:

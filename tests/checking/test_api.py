@@ -127,7 +127,7 @@ WRONG_OPTIONS: dict[str, tuple[dict[str, object], str]] = {
     "a_function_to_replace": ({"like": len}, "like is a string, not <built-in function len>"),
     "options_of_the_subject": (
         {"like": "torch.sdpa", "layout": "bshd"},
-        "--operator, --framework, --layout, --device, --map, --exclusive, --declines, --head-dim and",
+        "--operator, --framework, --layout, --device, --map, --exclusive, --head-dim and",
     ),
 }
 

@@ -703,7 +703,7 @@ def test_one_case_can_be_checked_again(checked: Check) -> None:
         (
             (),
             {"like": "torch.sdpa", "calling": Calling("sdpa")},
-            "--operator, --framework, --layout, --device, --map, --exclusive, --declines, --head-dim and",
+            "--operator, --framework, --layout, --device, --map, --exclusive, --head-dim and",
         ),
     ],
 )

@@ -233,8 +233,8 @@ def test_what_a_function_is_documented_to_refuse_can_be_stated(tmp_path: Path, c
         ("ValueError: float16 only", "float16 only"),
         ("ValueError: seq_len must be a multiple of 64, got 5", "seq_len must be a multiple of"),
         ("error: RuntimeError: expected (2, 3), got (3, 2)", "expected"),
-        ("IndexError: 5 of 7", "IndexError"),
-        ("AssertionError", "AssertionError"),
+        ("IndexError: 5 of 7", ""),
+        ("AssertionError", ""),
     ],
 )
 def test_the_part_of_an_exception_that_is_the_same_in_every_call_is_suggested(exception: str, part: str) -> None:

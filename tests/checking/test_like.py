@@ -10,6 +10,7 @@ from conformance import places
 from conformance.checking.adapter_text import ADAPTER
 from conformance.checking.drop_in import find_drop_in
 from conformance.checking.function_check import Checked
+from conformance.checking.preflight import Calling
 
 Check = Callable[..., Checked]
 SOME = (
@@ -95,3 +96,25 @@ def test_a_function_of_keras_is_called_as_its_own(checked: Check, tmp_path: Path
     assert checked(
         f"{tmp_path / 'mine.py'}:f", "shapes/cross*", "masks/attention_2d/h*", like="keras.sdpa[jax]"
     ).decision.conforms
+
+
+NARROW = """\
+import torch
+
+def attention(query, key, value, attn_mask=None, *, is_causal=False, scale=None):
+    if query.dtype == torch.float16:
+        raise ValueError("bfloat16 or float32 only")
+    return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask, 0.0, is_causal, scale=scale)
+"""
+
+
+@pytest.mark.frameworks
+def test_a_drop_in_may_be_documented_to_refuse_calls(tmp_path: Path, checked: Check) -> None:
+    (tmp_path / "narrow.py").write_text(NARROW, encoding="utf-8")
+    given, asked = f"{tmp_path / 'narrow.py'}:attention", ("causal/square/other*", "shapes/cross*")
+    first = checked(given, *asked, like="torch.sdpa")
+    assert "   if it is documented to refuse such calls: --declines 'bfloat16 or float32 only'" in first.lines()
+    stated = Calling(declines=("bfloat16 or float32 only",))
+    again = checked(given, *asked, into="again", like="torch.sdpa", calling=stated)
+    assert again.decision.conforms, again.lines()
+    assert "accepted: it raises 'bfloat16 or float32 only' (" in "\n".join(again.lines())
