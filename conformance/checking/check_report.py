@@ -191,11 +191,11 @@ def _called(signature: Signature) -> Iterator[str]:
         refused = " and ".join(dtype for dtype in ("float32", "float64") if dtype not in signature.dtypes)
         taken = " and ".join(signature.dtypes)
         notes.append(f"{taken} in place of {refused}, because in a plain call in float32 {signature.refusal}")
-    elif signature.refused:
+    elif "float64" not in signature.dtypes and "float64" not in signature.refused:
+        notes.append("no float64, which JAX converts to float32 unless jax_enable_x64 is set")
+    if signature.refused:
         dtype, text = next(iter(signature.refused.items()))
         notes.append(f"not in {' or '.join(signature.refused)}, because in a plain call in {dtype} {text}")
-    elif "float64" not in signature.dtypes:
-        notes.append("no float64, which JAX converts to float32 unless jax_enable_x64 is set")
     if notes:
         yield f"called with {'; '.join(notes)}"
     if signature.returned != "output":
