@@ -54,11 +54,13 @@ class Calling:
 
     def __post_init__(self) -> None:
         """
-        Check the names.
+        Check the values.
 
         Raises:
-            CheckError: there is no such operator, framework, layout or device.
+            CheckError: there is no such operator, framework, layout or device, or a text that every exception has.
         """
+        if not all(text.strip() for text in self.declines):
+            raise CheckError("--declines: expected a part of an exception's text, not an empty text")
         for option, value, known in (
             ("operator", self.operator, CONVENTIONS),
             ("framework", self.framework, FRAMEWORKS),

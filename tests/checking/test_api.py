@@ -123,6 +123,7 @@ WRONG_OPTIONS: dict[str, tuple[dict[str, object], str]] = {
     "a_head_dim_in_words": ({"head_dims": ["64"]}, "head_dims: expected an integer, not '64'"),
     "a_negative_multiple": ({"seq_len_multiple": -3}, "--seq-len-multiple -3: expected a positive number"),
     "a_broken_multiple": ({"seq_len_multiple": 2.5}, "seq_len_multiple: expected an integer, not 2.5"),
+    "a_text_of_every_exception": ({"declines": " "}, "--declines: expected a part of an exception's text"),
     "an_unknown_operator": ({"operator": "sdap"}, "--operator sdap: expected one of sdpa, mha"),
     "a_function_to_replace": ({"like": len}, "like is a string, not <built-in function len>"),
     "options_of_the_subject": (
