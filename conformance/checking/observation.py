@@ -67,11 +67,13 @@ def _all_ways(decision: str) -> tuple[Way, ...]:
     return (None, *((row.decision, row.name) for row in TABLE if row.decision == decision))
 
 
-# The accepted ways of each open decision; other causal alignments are off-by-one mistakes.
+# The accepted ways of each open decision; other causal alignments are off-by-one mistakes. flash-attention aligns both
+# to the last key.
 OPEN_DECISIONS: dict[str, tuple[Way, ...]] = {
     "mask_fill": (None, FINITE_FILL),
     "fully_masked_row": _all_ways("fully_masked_row"),
     "causal_alignment": (None, ANCHOR),
+    "window_alignment": (None, ("window_alignment", "bottom_right")),
     "nonfinite_key": _all_ways("nonfinite_key"),
     "nonfinite_value": _all_ways("nonfinite_value"),
 }

@@ -118,7 +118,7 @@ def is_ordinary(case: Case) -> bool:
 
 def is_open(case: Case, problem: Problem) -> bool:
     """Return whether a case needs a decision on which there is no consensus (`observation.OPEN_DECISIONS`)."""
-    rectangular = case.seq_len_q != case.seq_len_k and any(mask.kind == "causal" for mask in case.masks)
+    rectangular = case.seq_len_q != case.seq_len_k and any(mask.kind in ("causal", "window") for mask in case.masks)
     fully_masked = not problem.attended().any(axis=-1).all()
     finite = all(np.isfinite(each).all() for each in (problem.query, problem.key, problem.value))
     return rectangular or fully_masked or not finite

@@ -173,6 +173,16 @@ def causal_at_the_end(
     return right(query, key, value, mask)
 
 
+def window_at_the_end(
+    q: Array, k: Array, v: Array, mask: Array | None = None, window_size: tuple[int, int] = (-1, -1)
+) -> Array:
+    """As in flash-attention, the last query is at the position of the last key."""
+    more = k.shape[2] - q.shape[2]
+    left, right_ = window_size
+    window = (None if left == -1 else left - more, None if right_ == -1 else right_ + more)
+    return np.asarray(right_with_everything(q, k, v, mask, window=window))
+
+
 def low_fill_of_the_mask_alone(
     query: Array, key: Array, value: Array, mask: Array | None = None, *, is_causal: bool = False
 ) -> Array:

@@ -472,12 +472,22 @@ def test_coarser_arithmetic_is_named(checked: Check) -> None:
             "causal_alignment=bottom_right",
             "aligns the causal mask to the last key (bottom right)",
         ),
+        (
+            "checked_sdpa:window_at_the_end",
+            "window_alignment=bottom_right",
+            "aligns the window to the last key (bottom right)",
+        ),
     ],
 )
 def test_what_has_no_consensus_is_observed_and_fine(checked: Check, given: str, seen: str, said: str) -> None:
     done = checked(given, "degenerate/*", "causal/*")
     assert done.decision.conforms, done.lines()
     assert f"observed: it {said} (accepted; to require it: --declare {seen})" in done.notes
+
+
+def test_a_declared_window_alignment_is_required(checked: Check) -> None:
+    done = checked("checked_sdpa:window_at_the_end", "causal/window/*", declare={"window_alignment": "canonical"})
+    assert sentences(done) == ["it aligns the window to the last key (bottom right)"]
 
 
 @pytest.mark.parametrize(

@@ -311,4 +311,4 @@ def test_the_left_side_is_used_for_both_also_where_one_is_unbounded(
 def test_a_window_counted_from_the_last_key() -> None:
     problem = even(2, 5, windowed(2, 5, 1, 0))
     assert seen(problem) == ["x----", "xx---"]
-    assert seen(problem, "window_edges=from_last_key") == ["--xx-", "---xx"]
+    assert seen(problem, "window_alignment=bottom_right") == ["--xx-", "---xx"]

@@ -38,7 +38,8 @@ def window_at_the_last_key(
     """
     Queries stand at the last keys, as they do in a decoder with a cache.
 
-    Right: window_edges=from_last_key
+    Right: window_alignment=bottom_right
+    Declared: window_alignment=canonical
     """
     logits = hide(scores(query, key), mask)
     if window is not None:
