@@ -1,6 +1,5 @@
 """The profiles, layer arguments, replies and evidence of Keras, shared by the keras adapters on every backend."""
 
-import importlib.metadata
 import os
 from functools import cache
 from typing import Any
@@ -13,7 +12,7 @@ from conformance.bridge import Call, Facts, Profile
 from ._arrays import to_numpy
 from ._layers import ATTACHED, stepwise_profile
 from ._onednn import bfloat16_profile, libraries
-from ._releases import known
+from ._releases import known, version
 
 MASKS = ("query_mask", "value_mask", "key_mask", "attention_mask", *ATTACHED)
 KERAS = "https://github.com/keras-team/keras/blob/01a4a576bcf765dcce90b79e33297561982df460/keras/src"
@@ -132,7 +131,7 @@ def keras_evidence() -> dict[str, Any]:
     backend = keras.backend.backend()
     flash = getattr(keras.config, "is_flash_attention_enabled", None)  # Keras 3.7 adds this and flash attention
     return {
-        "versions": {name: importlib.metadata.version(name) for name in ("keras", backend)} | {"numpy": np.__version__},
+        "versions": {name: version(name) for name in ("keras", backend)} | {"numpy": np.__version__},
         "backend": backend,
         "device": "cpu",
         "flash_attention": flash() if flash else False,

@@ -6,7 +6,6 @@ and the lengths are dynamic. The process keeps the sessions, and the folder that
 models. The key of a model contains everything that could change the model.
 """
 
-import importlib.metadata
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 from conformance.bridge import Facts, Tensor, digest, kept
 
 from ._ort import open_session, run_session
+from ._releases import version
 
 # Name -> the tensor, and a letter for each of its axes. The axes b, q, k and n (batch times heads) are dynamic.
 Inputs = Mapping[str, tuple[Tensor, str]]
@@ -57,7 +57,7 @@ def exported(
         name: (tensor.dtype, [axis if axis in OPEN else size for axis, size in zip(axes, tensor.shape, strict=True)])
         for name, (tensor, axes) in inputs.items()
     }
-    made_by = [*_versions(tuple(origin.packages)), _digest(origin.adapter)]
+    made_by = [*(f"{name} {version(name)}" for name in origin.packages), _digest(origin.adapter)]
     key = json.dumps([made_by, origin.exporter, signature, described], sort_keys=True)
     if (key, optimised) not in sessions:
         model = kept(key, lambda: export(described), ".onnx")
@@ -68,11 +68,6 @@ def exported(
 @cache
 def _digest(adapter: str) -> str:
     return digest(Path(adapter))
-
-
-@cache
-def _versions(packages: tuple[str, ...]) -> list[str]:
-    return [f"{name} {importlib.metadata.version(name)}" for name in packages]
 
 
 def run(session: Any, inputs: Inputs) -> list[Any]:

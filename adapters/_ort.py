@@ -1,7 +1,6 @@
 """Sessions of onnxruntime, and where their nodes ran: shared by the ort, onnx.torch and onnx.keras adapters."""
 
 import ctypes
-import importlib.metadata
 from collections import Counter
 from collections.abc import Mapping
 from functools import cache
@@ -12,6 +11,8 @@ import onnxruntime
 from onnx import TensorProto
 
 from conformance.bridge import Profile, Tensor, Unsupported
+
+from ._releases import version
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 OPTIONS = {"CUDAExecutionProvider": {"use_tf32": "0"}}
@@ -125,7 +126,7 @@ def ort_evidence(*packages: str) -> dict[str, Any]:
     return {
         "versions": {
             "numpy": np.__version__,
-            **{name: importlib.metadata.version(name) for name in (*packages, "onnxruntime")},
+            **{name: version(name) for name in (*packages, "onnxruntime")},
         },
         "device": onnxruntime.get_device(),
         "ran_on": sorted({devices.get(provider, provider) for provider in computing or ran}),

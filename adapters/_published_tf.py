@@ -1,6 +1,5 @@
 """The attention function of a TensorFlow tutorial that was copied many times, and helpers that its adapters share."""
 
-import importlib.metadata
 import os
 from typing import Any
 
@@ -12,6 +11,7 @@ from conformance.bridge import Call, Declaration, Deviation, Facts, Profile
 from ._arrays import to_numpy
 from ._onednn import libraries
 from ._published import TUTORIAL
+from ._releases import version
 
 tf.config.set_visible_devices([], "GPU")
 
@@ -52,7 +52,7 @@ def declare(facts: Facts) -> Declaration:
 def evidence() -> dict[str, Any]:
     """Return the versions, the device, the kernel libraries and the thread setting of this process."""
     return {
-        "versions": {"tensorflow": importlib.metadata.version("tensorflow"), "numpy": np.__version__},
+        "versions": {"tensorflow": version("tensorflow"), "numpy": np.__version__},
         "device": "cpu",
         "libraries": libraries(),
         "environment": {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")},

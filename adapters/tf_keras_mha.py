@@ -70,7 +70,6 @@ VARIANTS = {
     },
 }
 
-import importlib.metadata
 import os
 from functools import cache
 from typing import Any
@@ -84,6 +83,7 @@ from conformance.bridge import Call, Declaration, Facts, framework_call
 from ._arrays import to_numpy
 from ._layers import ATTACHED, on_tensors, parameters, stepwise_profile
 from ._onednn import bfloat16_profile, libraries
+from ._releases import version
 from ._tensorflow import with_gradients
 
 MASKS = ("attention_mask", *ATTACHED)
@@ -153,7 +153,7 @@ def evidence() -> dict[str, Any]:
     """Return the versions, the device, the kernel libraries and the environment variables of this process."""
     names = ("tf_keras", "tensorflow")
     return {
-        "versions": {name: importlib.metadata.version(name) for name in names} | {"numpy": np.__version__},
+        "versions": {name: version(name) for name in names} | {"numpy": np.__version__},
         "device": "cpu",
         "libraries": libraries(),
         "environment": {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "TF_USE_LEGACY_KERAS")},

@@ -133,9 +133,9 @@ def _usage() -> dict[str, Any]:
 
 def _peak() -> int:
     with suppress(OSError):
-        for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
+        _, found, rest = Path("/proc/self/status").read_bytes().partition(b"VmHWM:")
+        if found:
+            return int(rest.split(maxsplit=1)[0]) * 1024
     return 0
 
 

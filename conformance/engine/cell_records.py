@@ -11,7 +11,7 @@ from conformance.bridge.tensor import Tensor
 from conformance.diagnosis.evidence import Evidence
 from conformance.diagnosis.explanation import Way, way_of
 from conformance.disk import write_whole
-from conformance.engine.cells import Cell, call_digest, outputs_digest
+from conformance.engine.cells import Cell, outputs_digest
 from conformance.engine.diagnosing import OF_CHANGED_CALLS, SubjectDiagnosis
 from conformance.engine.environments import Machine
 from conformance.engine.job import Outcome, Started, StopRun
@@ -194,7 +194,7 @@ def _declared(cell: Cell, outcome: Outcome) -> LoggedDeclaration | None:
 def _digests(cell: Cell, outcome: Outcome) -> dict[str, str]:
     digests = {
         "problem": problem_digest(materialise(cell.case)),
-        "call": call_digest(cell.call),
+        "call": cell.digest,
         "adapter": cell.subject.adapter.digest,
         "judge": judge_digest(),
     }

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -147,6 +148,11 @@ class Cell:
         """(case id, subject name)."""
         return self.case.id, self.subject.name
 
+    @cached_property
+    def digest(self) -> str:
+        """The sha256 of everything that the call passes, and of its signature."""
+        return call_digest(self.call, self.signature)
+
 
 @dataclass(frozen=True, eq=False)
 class Refused:
@@ -182,8 +188,9 @@ def make_cell(case: Case, problem: Problem, subject: Subject) -> Cell | Refused 
     outputs = tuple(name for name in case.outputs if name in subject.outputs)
     if not outputs:
         return Refused(case, subject, f"returns no {' or '.join(case.outputs)}, only {', '.join(subject.outputs)}")
-    kept = replace(routed, problem=routed.problem.but(outputs=case.reply_names(outputs)))
-    return _cell(case, problem, subject, kept, tuple(name for name in case.outputs if name not in outputs))
+    if (named := case.reply_names(outputs)) != routed.problem.outputs:
+        routed = replace(routed, problem=routed.problem.but(outputs=named))
+    return _cell(case, problem, subject, routed, tuple(name for name in case.outputs if name not in outputs))
 
 
 def count_cells(case: Case, subjects: Sequence[Subject]) -> int:
@@ -224,12 +231,16 @@ def _cell(case: Case, problem: Problem, subject: Subject, routed: Route, dropped
 _TENSORS: WeakKeyDictionary[Problem, dict[int, tuple[Array, Tensor]]] = WeakKeyDictionary()
 
 
-def _tensor(problem: Problem, array: Array) -> Tensor:
-    """The tensor of one array, converted once for a problem."""
+def _tensors(problem: Problem) -> Callable[[Array], Tensor]:
+    """The tensor of an array of a problem, converted once for the problem."""
     known = _TENSORS.setdefault(problem, {})
-    if id(array) not in known:
-        known[id(array)] = array, to_tensor(array, problem.dtype)
-    return known[id(array)][1]
+
+    def tensor(array: Array) -> Tensor:
+        if id(array) not in known:
+            known[id(array)] = array, to_tensor(array, problem.dtype)
+        return known[id(array)][1]
+
+    return tensor
 
 
 def make_call(problem: Problem, subject: Subject, routed: Route, source: Problem | None = None) -> Call:
@@ -251,10 +262,11 @@ def make_call(problem: Problem, subject: Subject, routed: Route, source: Problem
         requirements=problem.requirements,
         layout=problem.layout,
     )
-    query = _tensor(source, problem.query)
-    key = query if problem.alias == "qkv" else _tensor(source, problem.key)
-    value = key if problem.alias in ("kv", "qkv") else _tensor(source, problem.value)
-    params = {name: _tensor(source, array) for name, array in problem.params.items()}
+    tensor = _tensors(source)
+    query = tensor(problem.query)
+    key = query if problem.alias == "qkv" else tensor(problem.key)
+    value = key if problem.alias in ("kv", "qkv") else tensor(problem.value)
+    params = {name: tensor(array) for name, array in problem.params.items()}
     grad = problem.grad_output if problem.differentiated else None
     past_key, key = _separately(key, problem.past)
     past_value, value = (past_key, key) if problem.alias == "kv" else _separately(value, problem.past)
@@ -270,7 +282,7 @@ def make_call(problem: Problem, subject: Subject, routed: Route, source: Problem
         scale=problem.scale,
         softcap=problem.softcap,
         dropout_p=problem.dropout_p,
-        grad_output=None if grad is None else _tensor(source, grad),
+        grad_output=None if grad is None else tensor(grad),
     )
 
 
@@ -327,9 +339,9 @@ def signature(call: Call) -> str:
     return " ".join(parts)
 
 
-def call_digest(call: Call) -> str:
+def call_digest(call: Call, signature: str) -> str:
     """The sha256 of everything that the call passes, and of its signature."""
-    digest = hashlib.sha256(signature(call).encode())
+    digest = hashlib.sha256(signature.encode())
     digest.update(repr((call.scale, call.softcap, call.dropout_p)).encode())
     tensors = [call.query, call.key, call.value, *(call.params[name] for name in sorted(call.params))]
     tensors += [call.arguments[slot] for slot in sorted(call.arguments) if isinstance(call.arguments[slot], Tensor)]

@@ -14,7 +14,7 @@ from itertools import islice
 from math import prod
 
 from conformance.engine.adapters import Subject
-from conformance.engine.cells import Cell, call_digest, make_cell
+from conformance.engine.cells import Cell, make_cell
 from conformance.engine.job import Outcome, Status
 from conformance.engine.logged_cell import LoggedCell
 from conformance.engine.second_look import Question
@@ -95,7 +95,7 @@ CallKey = bytes
 
 def _call_of(cell: Cell) -> CallKey:
     """A digest of the subject and of the call: one is kept for every call of a run."""
-    return hashlib.sha256(f"{cell.subject.name} {call_digest(cell.call)}".encode()).digest()
+    return hashlib.sha256(f"{cell.subject.name} {cell.digest}".encode()).digest()
 
 
 @lru_cache(maxsize=1024)

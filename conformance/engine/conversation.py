@@ -147,13 +147,19 @@ class Conversation:
             WireError: the worker sent an invalid message.
         """
         try:
-            async with asyncio.timeout_at(due):
-                message = await self._messages.get()
-        except TimeoutError:
-            message = await self._look_again()
+            message = self._messages.get_nowait()
+        except asyncio.QueueEmpty:
+            message = await self._wait(due)
         if isinstance(message, WireError):
             raise message
         return message
+
+    async def _wait(self, due: float | None) -> Message | WireError | None:
+        try:
+            async with asyncio.timeout_at(due):
+                return await self._messages.get()
+        except TimeoutError:
+            return await self._look_again()
 
     async def _look_again(self) -> Message | WireError | None:
         for _ in range(_LOOK_AGAIN):

@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 
 from conformance.diagnosis import attention_matrix
-from conformance.engine.cells import Cell, call_digest, make_cell
+from conformance.engine.cells import Cell, make_cell
 from conformance.engine.job import Outcome
 from conformance.engine.pending import PendingCell
 from conformance.spec.case import Case
@@ -187,7 +187,7 @@ class SecondLook:
             return None
         case = replace(pending.cell.case, id=f"{pending.cell.case.id} {name}")
         made = make_cell(case, problem, pending.cell.subject)
-        if not isinstance(made, Cell) or call_digest(made.call) == call_digest(pending.cell.call):
+        if not isinstance(made, Cell) or made.digest == pending.cell.digest:
             return None
         free = self._closeness.reshape or pending.red or made.signature in self._called(pending.cell.subject.name)
         return made if free else None

@@ -204,11 +204,12 @@ def _contains(spec: str, version: str) -> bool:
 
 
 def _applies(entry: KnownEntry, cell: Judged) -> bool:
+    """Whether an entry that names the subject is about this cell; each cell is asked about some seven entries."""
     return (
-        entry.concerns(cell.subject, cell.case)
-        and matches(entry.platform, cell.platform)
+        entry.has(cell.case)
+        and (entry.platform == "*" or matches(entry.platform, cell.platform))
         and versions_hold(entry.versions, cell.versions)
-        and entry.machine.holds(cell.machine)
+        and (not entry.machine.model_fields_set or entry.machine.holds(cell.machine))
         and entry.when.holds(cell.facts, cell.problem)
     )
 

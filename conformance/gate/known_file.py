@@ -161,7 +161,11 @@ class KnownEntry(BaseModel):
 
     def concerns(self, subject: str, case: str) -> bool:
         """Whether the entry is about this subject and this case."""
-        return self.names(subject) and any(matches(glob, case) for glob in self.cases)
+        return self.names(subject) and self.has(case)
+
+    def has(self, case: str) -> bool:
+        """Whether the entry is about this case."""
+        return "*" in self.cases or any(matches(glob, case) for glob in self.cases)
 
     def names(self, subject: str) -> bool:
         """Whether the entry is about this subject, in whatever environment it runs."""

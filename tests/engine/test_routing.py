@@ -14,7 +14,7 @@ from conformance.bridge.tensor import Tensor
 from conformance.deviations.catalogue import evaluate
 from conformance.engine.adapter_facts import Slot, parse_slots
 from conformance.engine.adapters import read_adapters, subjects_of
-from conformance.engine.cells import call_digest, make_call
+from conformance.engine.cells import call_digest, make_call, signature
 from conformance.engine.routing import Declined, Route, route, route_dense
 from conformance.spec.problem import Array, MaskOperand
 
@@ -337,7 +337,7 @@ def test_a_past_is_handed_over_apart_and_reckoned_in_the_digest() -> None:
     joined = np.concatenate([call.past_key.bits, call.key.bits], axis=2)
     assert np.array_equal(joined, asked.key.astype(np.float32))
     other = make_call(asked.but(past=2), subject, route(asked.but(past=2), subject.slots))
-    assert call_digest(other) != call_digest(call)
+    assert call_digest(other, signature(other)) != call_digest(call, signature(call))
     one = asked.but(value=asked.key, alias="kv")
     shared = make_call(one, subject, route(one, subject.slots))
     assert (shared.past_value, shared.value) == (shared.past_key, shared.key)
