@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     Give the session a result cache, which its processes share: a test can use what another one computed.
 
-    A folder that is already given stays: CI judges the frameworks first, and tests that run them again find the replies.
+    A folder that is already given stays: CI judges the frameworks first, and tests that run them find the replies.
     """
     if "CONFORMANCE_CACHE" not in os.environ:
         config.stash[OWN_CACHE] = tempfile.mkdtemp(prefix="conformance-tests-")

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from conformance import places
-from conformance.bridge.contract import SECOND_CALL
 from conformance.cli.case_choice import load_cases
 from conformance.deviations.names import INVISIBLE
 from conformance.diagnosis.detectability import (
@@ -84,10 +83,8 @@ def routes(
 def _calls(cases: Sequence[Case], problems: Mapping[str, Problem], subject: Subject) -> Iterator[tuple[Case, Problem]]:
     """The cases that a subject supports, each with its routed problem."""
     for case in cases:
-        if case.mistake is None and set(case.requirements()) <= {*subject.capabilities, SECOND_CALL}:
-            made = make_cell(case, problems[case.id], subject)
-            if isinstance(made, Cell):
-                yield case, made.route.problem
+        if case.mistake is None and isinstance(made := make_cell(case, problems[case.id], subject), Cell):
+            yield case, made.route.problem
 
 
 def _shape(problem: Problem) -> Shape:

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from conformance.bridge.contract import Call, Facts
+from conformance.bridge.contract import SECOND_CALL, Call, Facts
 from conformance.bridge.tensor import Tensor
 from conformance.engine.adapters import Subject
 from conformance.engine.mask_placing import Declined, Slots
@@ -183,14 +183,22 @@ def make_cell(case: Case, problem: Problem, subject: Subject) -> Cell | Refused 
         return Refused(case, subject, str(declined))
     if routed is None:
         return None
-    if case.dtype not in subject.dtypes:
-        return Refused(case, subject, f"does not support {case.dtype}, only {', '.join(subject.dtypes)}")
     outputs = tuple(name for name in case.outputs if name in subject.outputs)
-    if not outputs:
-        return Refused(case, subject, f"returns no {' or '.join(case.outputs)}, only {', '.join(subject.outputs)}")
+    if lacking := _lacking(case, subject, outputs):
+        return Refused(case, subject, lacking)
     if (named := case.reply_names(outputs)) != routed.problem.outputs:
         routed = replace(routed, problem=routed.problem.but(outputs=named))
     return _cell(case, problem, subject, routed, tuple(name for name in case.outputs if name not in outputs))
+
+
+def _lacking(case: Case, subject: Subject, outputs: tuple[str, ...]) -> str:
+    """What the subject lacks for a case, in words; "" if nothing. outputs: those of the case that it returns."""
+    if case.dtype not in subject.dtypes:
+        return f"does not support {case.dtype}, only {', '.join(subject.dtypes)}"
+    if not outputs:
+        return f"returns no {' or '.join(case.outputs)}, only {', '.join(subject.outputs)}"
+    lacking = sorted(set(case.requirements()) - {SECOND_CALL, *subject.capabilities})
+    return f"does not support: {', '.join(lacking)}" if lacking else ""
 
 
 def count_cells(case: Case, subjects: Sequence[Subject]) -> int:

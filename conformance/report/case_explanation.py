@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from conformance.bridge.contract import SECOND_CALL
 from conformance.bridge.profile import Profile
 from conformance.bridge.strict_json import plain_data
 from conformance.diagnosis.detectability import FACTOR, FORMS, by_kind, distances
@@ -143,13 +142,10 @@ def _stance(case: Case, problem: Problem, subject: Subject) -> Record:
     """Whether a subject gets the case, judged by its facts alone: an adapter may still decline the call itself."""
     made = make_cell(case, problem, subject)
     record = {"subject": subject.name, "asked": False, "reason": ""}
-    lacking = sorted(set(case.requirements()) - {SECOND_CALL} - set(subject.capabilities))
     if made is None:
         return record | {"reason": "its dense form would be the same call"}
     if isinstance(made, Refused):
         return record | {"reason": made.reason}
-    if lacking:
-        return record | {"reason": f"does not support: {', '.join(lacking)}"}
     return record | {"asked": True, "route": made.route.record(), "dropped": list(made.dropped)}
 
 
