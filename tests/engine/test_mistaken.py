@@ -1,5 +1,6 @@
 """Mistakes in a call: an array differs from the valid call in one size, and everything else is the same."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,3 +129,22 @@ def test_a_case_without_a_valid_twin_is_named() -> None:
     assert alone(cases) == ()
     without = [case for case in cases if case.name != "valid_padding"]
     assert {case.name for case in alone(without)} == {"padding"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "adapter", "reason"),
+    [
+        ({"softcap": 7.0, "scale": 0.5}, "torch_sdpa", "does not support: softcap"),
+        ({"softcap": 7.0, "past": 2}, "jax_sdpa", "does not support: past, softcap"),
+        ({"dtype": "bfloat16"}, "numpy_sdpa", "does not support bfloat16, only float64, float32"),
+        ({"outputs": ("weights",)}, "torch_sdpa", "returns no weights, only output, gradients"),
+    ],
+)
+def test_what_the_facts_of_an_adapter_rule_out_is_refused_without_a_call(
+    fields: dict[str, Any], adapter: str, reason: str
+) -> None:
+    cases = load([PROJECT / "cases" / "shapes" / "lengths.yaml"], PROJECT / "cases")
+    case = replace(next(case for case in cases if case.operator == "sdpa" and case.seq_len_k > 2), **fields)
+    refused = make_cell(case, materialise(case), subject(adapter))
+    assert isinstance(refused, Refused)
+    assert refused.reason == reason
