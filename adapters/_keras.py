@@ -12,7 +12,8 @@ from conformance.bridge import Call, Facts, Profile
 from ._arrays import to_numpy
 from ._layers import ATTACHED, stepwise_profile
 from ._onednn import bfloat16_profile, libraries
-from ._releases import known, version
+from ._releases import known
+from ._versions import version
 
 MASKS = ("query_mask", "value_mask", "key_mask", "attention_mask", *ATTACHED)
 KERAS = "https://github.com/keras-team/keras/blob/01a4a576bcf765dcce90b79e33297561982df460/keras/src"

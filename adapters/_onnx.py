@@ -16,7 +16,7 @@ from typing import Any
 from conformance.bridge import Facts, Tensor, digest, kept
 
 from ._ort import open_session, run_session
-from ._releases import version
+from ._versions import version
 
 # Name -> the tensor, and a letter for each of its axes. The axes b, q, k and n (batch times heads) are dynamic.
 Inputs = Mapping[str, tuple[Tensor, str]]

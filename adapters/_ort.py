@@ -12,7 +12,7 @@ from onnx import TensorProto
 
 from conformance.bridge import Profile, Tensor, Unsupported
 
-from ._releases import version
+from ._versions import version
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 OPTIONS = {"CUDAExecutionProvider": {"use_tf32": "0"}}

@@ -11,7 +11,7 @@ from conformance.bridge import Call, Declaration, Deviation, Facts, Profile
 from ._arrays import to_numpy
 from ._onednn import libraries
 from ._published import TUTORIAL
-from ._releases import version
+from ._versions import version
 
 tf.config.set_visible_devices([], "GPU")
 

@@ -1,18 +1,12 @@
-"""Releases of a framework: the installed one, and arguments that only later ones have."""
+"""Arguments that a framework added to a function after the oldest release that an adapter supports."""
 
-import importlib.metadata
 import inspect
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from conformance.bridge import Unsupported
 
-
-@cache
-def version(package: str) -> str:
-    """Return the installed version of a package; reading it takes a millisecond, and every call reports it."""
-    return importlib.metadata.version(package)
+from ._versions import version
 
 
 def known(function: Callable[..., Any], **arguments: Any) -> dict[str, Any]:

@@ -83,8 +83,8 @@ from conformance.bridge import Call, Declaration, Facts, framework_call
 from ._arrays import to_numpy
 from ._layers import ATTACHED, on_tensors, parameters, stepwise_profile
 from ._onednn import bfloat16_profile, libraries
-from ._releases import version
 from ._tensorflow import with_gradients
+from ._versions import version
 
 MASKS = ("attention_mask", *ATTACHED)
 

@@ -148,7 +148,18 @@ def settled_notes(settled: SettledFunction) -> tuple[str, ...]:
     # Beside a finite fill, a row that a boolean mask masks fully has finite logits.
     where = {"fully_masked_row": ", where an additive mask adds -inf"} if "mask_fill" in observed.dialect else {}
     notes += [_observed(sentence(*way) + where.get(way[0], ""), *way) for way in observed.dialect.items()]
-    return tuple(notes)
+    return (*notes, *_notes_of_dtypes(observed.of_dtypes))
+
+
+def _notes_of_dtypes(observed: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """Yield a sentence for each choice that some dtypes make and others do not."""
+    made: dict[tuple[str, str], list[str]] = {}
+    for dtype, dialect in observed.items():
+        for way in dialect.items():
+            made.setdefault(way, []).append(dtype)
+    for way, dtypes in made.items():
+        said = f"in {', '.join(dtypes)}, it {sentence(*way)}"
+        yield f"observed: {said} (accepted: what a finite fill does depends on the dtype)"
 
 
 def _observed(said: str, decision: str, name: str) -> str:

@@ -78,6 +78,9 @@ OPEN_DECISIONS: dict[str, tuple[Way, ...]] = {
     "nonfinite_value": _all_ways("nonfinite_value"),
 }
 
+# What a finite fill decides. A number such as -1e9 is -inf in float16, so each dtype may make these in its own way.
+OF_FILL = ("mask_fill", FULLY_MASKED)
+
 # Minimum share of the replies that the ways must explain; if they explain fewer, only the finite pattern is compared.
 MIN_EXPLAINED = 0.75
 
@@ -88,11 +91,12 @@ class ObservedDecisions:
     The observed behaviour.
 
     dialect: decisions with the same deviation in every case in which they matter. varies: decisions that are made
-    inconsistently.
+    inconsistently. of_dtypes: dtype -> dialect of the decisions that differ between dtypes, but not within one.
     """
 
     dialect: Mapping[str, str]
     varies: Varying = field(default_factory=dict)
+    of_dtypes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,7 @@ class ObservedFit:
     """
 
     case: str
+    dtype: str
     matters: frozenset[str]
     alone: tuple[Combination, ...]
     with_cause: tuple[Combination, ...]
@@ -139,6 +144,27 @@ def observe(
     decisions = [decision for decision in OPEN_DECISIONS if decision != FINITE_FILL[0] or _is_fill_open(declared)]
     mistake = dict(way for way in cause.items() if way not in OPEN_DECISIONS.get(way[0], ()))
     fits = list(_fits(answers, expected, profiles, (declared.dialect, mistake), decisions))
+    whole = _observed(fits, decisions, declared)
+    if whole.varies.keys().isdisjoint(OF_FILL):
+        return whole
+    found = {
+        dtype: _observed([fit for fit in fits if fit.dtype == dtype], decisions, declared)
+        for dtype in dict.fromkeys(fit.dtype for fit in fits)
+    }
+    if any(not each.varies.keys().isdisjoint(OF_FILL) for each in found.values()):
+        return whole
+    return ObservedDecisions(
+        {decision: name for decision, name in whole.dialect.items() if decision not in OF_FILL},
+        {decision: examples for decision, examples in whole.varies.items() if decision not in OF_FILL},
+        {
+            dtype: {name: each.dialect[name] for name in OF_FILL if name in each.dialect}
+            for dtype, each in found.items()
+        },
+    )
+
+
+def _observed(fits: list[ObservedFit], decisions: Iterable[str], declared: Declared) -> ObservedDecisions:
+    """Return how each decision is made in these calls."""
     dialect: dict[str, str] = {}
     varies: dict[str, Mapping[str, str]] = {}
     for decision in (each for each in decisions if not declared.pins(each)):
@@ -199,7 +225,9 @@ def _fits(
             others = {decision: name for decision, name in declared.items() if decision not in matters}
             alone = _explaining(suspected, every, others)
             with_cause = _explaining(suspected, every, {**others, **cause}) if cause else ()
-            yield ObservedFit(cell.case.id, frozenset(matters), alone, with_cause, partial(_finite, suspected, every))
+            yield ObservedFit(
+                cell.case.id, cell.case.dtype, frozenset(matters), alone, with_cause, partial(_finite, suspected, every)
+            )
 
 
 def _explaining(suspected: Suspect, every: Iterable[Combination], dialect: Dialect) -> tuple[Combination, ...]:
@@ -319,9 +347,13 @@ class SettledFunction:
     def files(self, target: Target) -> dict[str, str]:
         """Return the files of the generated adapter: name -> text."""
         sources = [(self.declared.dialect, DECLARED), (self.observed.dialect, OBSERVED)]
-        dialect = tuple((decision, name, source) for each, source in sources for decision, name in each.items())
+        dialect = [(decision, name, source) for each, source in sources for decision, name in each.items()]
+        of_dtypes = {
+            dtype: [(decision, name, OBSERVED) for decision, name in each.items()]
+            for dtype, each in self.observed.of_dtypes.items()
+        }
         profiles = profiles_named(self.profiles)
-        text = adapter_text(target, self.signature, self.declared.polarity, profiles, dialect)
+        text = adapter_text(target, self.signature, self.declared.polarity, profiles, dialect, of_dtypes)
         helpers = {ARRAYS_FILE: array_layouts}
         if self.signature.built is not None:
             helpers[LAYER_FILE] = layer

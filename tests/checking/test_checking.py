@@ -485,6 +485,29 @@ def test_what_has_no_consensus_is_observed_and_fine(checked: Check, given: str, 
     assert f"observed: it {said} (accepted; to require it: --declare {seen})" in done.notes
 
 
+def test_a_fully_masked_row_may_differ_between_dtypes(checked: Check) -> None:
+    """A dtype in which the fill is -inf returns NaN in every such row, the others the mean in every such row."""
+    done = checked("checked_sdpa:fill_beyond_float16", "degenerate/*", "combined/*")
+    assert done.decision.conforms, done.lines()
+    why = "(accepted: what a finite fill does depends on the dtype)"
+    notes = {
+        f"observed: in float16, it returns NaN for a fully masked row {why}",
+        f"observed: in float32, float64, it returns the mean of V over all keys for a fully masked row {why}",
+    }
+    assert notes <= set(done.notes)
+
+
+def test_a_declared_choice_holds_in_every_dtype(checked: Check) -> None:
+    done = checked("checked_sdpa:fill_beyond_float16", "degenerate/*", declare={"fully_masked_row": "uniform"})
+    assert sentences(done) == ["it returns NaN for a fully masked row, only in float16"]
+
+
+def test_a_fully_masked_row_must_not_differ_within_a_dtype(checked: Check) -> None:
+    done = checked("checked_sdpa:nan_or_mean_by_heads", "degenerate/*", "combined/*")
+    assert not done.decision.conforms
+    assert not any("depends on the dtype" in note for note in done.notes)
+
+
 def test_a_declared_window_alignment_is_required(checked: Check) -> None:
     done = checked("checked_sdpa:window_at_the_end", "causal/window/*", declare={"window_alignment": "canonical"})
     assert sentences(done) == ["it aligns the window to the last key (bottom right)"]

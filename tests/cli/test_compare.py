@@ -27,8 +27,8 @@ cases:
 
 
 MINE = "mine.sdpa:"
-# Three calls of the suite, and six additional plain calls.
-BROKEN = "does not work here: every one of its 9 calls failed: ValueError: bad shape (3, 5)"
+# Three calls of the suite, and twelve additional plain calls.
+BROKEN = "does not work here: every one of its 15 calls failed: ValueError: bad shape (3, 5)"
 BEFORE = "before it conformed"
 
 

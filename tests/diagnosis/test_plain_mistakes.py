@@ -563,6 +563,11 @@ EDGES = (
     Mistake(
         "window_with_past=not_shifted", calls(window, **PAST), seeing(lambda p: (ahead(p) >= -2) & (ahead(p) <= 1))
     ),
+    Mistake(
+        "window_alignment=bottom_right",
+        calls(window),
+        seeing(lambda p: abs(ahead(p) - (p.seq_len_k - p.seq_len_q) + 0.5) <= 1.5),
+    ),
     Mistake("window_edges=left_longer", calls(window), seeing(lambda p: (ahead(p) >= -3) & (ahead(p) <= 1))),
 )
 TILES = (

@@ -64,7 +64,7 @@ RIGHT = {"MORE": "0", "OFFSET": "0"}
         ({"MORE": "1"}, "counts one key too many in lengths; workaround: pass lengths - 1"),
         ({"MORE": "-1"}, "counts one key too few in lengths; workaround: pass lengths + 1"),
         ({"lengths[:, None, None, None]": "lengths.max()"}, "uses the longest length in lengths for every "),
-        ({"OFFSET": "k.shape[2] - q.shape[2]"}, "aligns the window to the last key: "),
+        ({"OFFSET": "k.shape[2] - q.shape[2]"}, "aligns the window to the last key (bottom right)"),
     ],
     ids=["right", "one more", "one less", "the longest", "aligned to the last key"],
 )
