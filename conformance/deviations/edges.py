@@ -186,6 +186,7 @@ ROWS: tuple[Deviation, ...] = (
     _alignment("last_row_open", each_causal_argument(_last_row_open)),
     _alignment("never_negative", offset_is(lambda _, offset: max(offset, 0))),
     _alignment("wrong_sign", offset_is(lambda _, offset: -offset)),
+    _alignment("bottom_right_reversed", moved_causal(lambda problem: -_past_the_queries(problem))),
     _alignment("reversed", _turned(0)),
     _alignment("future", _turned(1)),
     _alignment("always_top_left", _both_kinds(offset_is(_from_the_first_key), _of_all_batch_elements(lambda _: 0))),

@@ -558,6 +558,11 @@ PAST: dict[str, Any] = {"past": 3}
 
 EDGES = (
     Mistake("causal_alignment=bottom_right", calls(causal), seeing(lambda p: ahead(p) <= p.seq_len_k - p.seq_len_q)),
+    Mistake(
+        "causal_alignment=bottom_right_reversed",
+        calls(causal),
+        seeing(lambda p: ahead(p) <= p.seq_len_q - p.seq_len_k),
+    ),
     Mistake("causal_alignment=shifted_3", calls(causal), seeing(lambda p: ahead(p) <= 3)),
     Mistake("causal_with_past=not_shifted", calls(causal, **PAST), seeing(lambda p: ahead(p) <= 0)),
     Mistake(

@@ -149,6 +149,12 @@ MISTAKES: tuple[Mistake, ...] = (
         needs=("is_causal",),
     ),
     Mistake(
+        "causal shifted to the wrong side",
+        ("causal_alignment=bottom_right_reversed",),
+        {"shift": "shift = length - keys"},
+        needs=("is_causal",),
+    ),
+    Mistake(
         "causal turned over",
         ("causal_alignment=reversed", "causal_alignment=future"),
         {"causal": "if is_causal:\n    allowed = allowed & (np.arange(keys) >= np.arange(length)[:, None] + shift)"},

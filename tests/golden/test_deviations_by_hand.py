@@ -1223,6 +1223,15 @@ def test_a_negative_offset_may_be_taken_for_zero() -> None:
         assert output(problem, "causal_alignment=never_negative") == pytest.approx(expected)
 
 
+def test_the_shift_to_the_last_key_may_have_the_wrong_sign() -> None:
+    more_keys = even(
+        [[[[1.0], [2.0], [6.0]]]], 2, MaskOperand("is_causal", ("causal",), "flag", causal(2, 3, 0), offset=0)
+    )
+    assert output(more_keys, "causal_alignment=bottom_right_reversed") == pytest.approx([0.0, 1.0])
+    fewer_keys = even([[[[1.0], [2.0]]]], 3, MaskOperand("is_causal", ("causal",), "flag", causal(3, 2, 0), offset=0))
+    assert output(fewer_keys, "causal_alignment=bottom_right_reversed") == pytest.approx([1.5, 1.5, 1.5])
+
+
 def test_an_offset_may_have_the_wrong_sign() -> None:
     values = [[[[1.0], [2.0]]]]
     for offset, expected in ((-1, [1.5, 1.5, 1.5]), (0, [1.0, 1.5, 1.5]), (1, [0.0, 1.0, 1.5])):
