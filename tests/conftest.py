@@ -26,22 +26,13 @@ hypothesis.settings.load_profile("steady")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# The result cache of this session, if it is not given.
-OWN_CACHE = pytest.StashKey[str]()
-
-
 def pytest_configure(config: pytest.Config) -> None:
-    """
-    Give the session a result cache, which its processes share: a test can use what another one computed.
-
-    A folder that is already given stays: CI judges the frameworks first, and tests that run them find the replies.
-    """
-    if "CONFORMANCE_CACHE" not in os.environ:
-        config.stash[OWN_CACHE] = tempfile.mkdtemp(prefix="conformance-tests-")
-        os.environ["CONFORMANCE_CACHE"] = config.stash[OWN_CACHE]
+    """Give the session its own result cache, which its processes share: a test can use what another one computed."""
+    if not hasattr(config, "workerinput"):
+        os.environ["CONFORMANCE_CACHE"] = tempfile.mkdtemp(prefix="conformance-tests-")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Remove the result cache of the session."""
-    if OWN_CACHE in config.stash:
+    if not hasattr(config, "workerinput"):
         shutil.rmtree(os.environ.pop("CONFORMANCE_CACHE"), ignore_errors=True)

@@ -214,13 +214,11 @@ def test_a_function_that_is_meant_to_add_its_mask_conforms(checked: Check) -> No
     assert sum(cell.verdict == "pass" for cell in done.run.cells.values()) > 20
 
 
-def test_each_mistake_is_named_though_the_smallest_case_shows_another_in_half_precision(checked: Check) -> None:
+def test_a_mistake_is_named_though_the_smallest_case_shows_another_result_in_half_precision(checked: Check) -> None:
     done = checked("checked_sdpa:inverted_and_filled", "causal/offset/*", "degenerate/*", "masks/attention*")
-    assert sorted(sentences(done)) == [
-        "it reads True in mask as: ignore this key",
-        "it returns NaN for a fully masked row, only in float16",
-        "it returns the mean of V over all keys for a fully masked row, only in float32 or float64",
-    ]
+    assert sentences(done) == ["it reads True in mask as: ignore this key"]
+    why = "(accepted: what a finite fill does depends on the dtype)"
+    assert f"observed: in float16, it returns NaN for a fully masked row {why}" in done.notes
 
 
 def test_an_accepted_behaviour_beside_a_mistake_is_observed_and_no_cause(checked: Check) -> None:
