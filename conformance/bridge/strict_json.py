@@ -40,19 +40,6 @@ def plain_data(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} {value!r} is not a JSON value")
 
 
-def json_text(value: Any, separators: tuple[str, str] | None = None) -> str:
-    """
-    The text of `plain_data(value)`. The encoder itself takes what most records have, so it is tried first.
-
-    Raises:
-        TypeError: `value` has no JSON value.
-    """
-    try:
-        return json.dumps(value, allow_nan=False, separators=separators)
-    except (TypeError, ValueError):
-        return json.dumps(plain_data(value), allow_nan=False, separators=separators)
-
-
 def _key(key: Any) -> str:
     if not isinstance(key, str):
         raise TypeError(f"{key!r} is not a valid key: keys of JSON objects are strings")

@@ -9,6 +9,7 @@ Unlike pickle, nothing that is read is executed. bfloat16 is sent as its bits.
 """
 
 import hashlib
+import json
 import math
 import struct
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.bridge.strict_json import json_text, strict_json
+from conformance.bridge.strict_json import plain_data, strict_json
 from conformance.bridge.tensor import STORAGE, Tensor
 
 MAGIC = b"ACW1"
@@ -78,8 +79,8 @@ def message_digest(message: Message) -> str:
 
 def _header(message: Message) -> bytes:
     listing = [[name, tensor.dtype, list(tensor.shape)] for name, tensor in message.tensors.items()]
-    fields = {"kind": message.kind, "fields": message.fields, "tensors": listing}
-    header = json_text(fields, separators=(",", ":")).encode()
+    fields = {"kind": message.kind, "fields": plain_data(message.fields), "tensors": listing}
+    header = json.dumps(fields, allow_nan=False, separators=(",", ":")).encode()
     if len(header) > HEADER_LIMIT:
         raise WireError(f"the header has {len(header)} bytes, more than the limit of {HEADER_LIMIT}")
     return header
@@ -205,7 +206,7 @@ def _whole(got: int, length: int) -> None:
 
 
 def write(stream: RawIOBase, message: Message) -> None:
-    """Write one frame completely, at once if the pipe takes it: each part would wake the other side."""
+    """Write one frame completely, with one call if the pipe has room: each further call would wake the reader."""
     view = memoryview(b"".join(encode(message)))
     while view:
         view = view[stream.write(view) :]

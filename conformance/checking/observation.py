@@ -67,8 +67,8 @@ def _all_ways(decision: str) -> tuple[Way, ...]:
     return (None, *((row.decision, row.name) for row in TABLE if row.decision == decision))
 
 
-# The accepted ways of each open decision; other causal alignments are off-by-one mistakes. flash-attention aligns both
-# to the last key.
+# The accepted ways of each open decision; other causal alignments are off-by-one mistakes. flash-attention aligns
+# causal masks and windows to the last key.
 OPEN_DECISIONS: dict[str, tuple[Way, ...]] = {
     "mask_fill": (None, FINITE_FILL),
     "fully_masked_row": _all_ways("fully_masked_row"),
@@ -78,7 +78,7 @@ OPEN_DECISIONS: dict[str, tuple[Way, ...]] = {
     "nonfinite_value": _all_ways("nonfinite_value"),
 }
 
-# What a finite fill decides. A number such as -1e9 is -inf in float16, so each dtype may make these in its own way.
+# The decisions that a finite fill makes. They may differ between dtypes: -1e9 is -inf in float16.
 OF_FILL = ("mask_fill", FULLY_MASKED)
 
 # Minimum share of the replies that the ways must explain; if they explain fewer, only the finite pattern is compared.

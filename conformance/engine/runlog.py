@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, overload
 
-from conformance.bridge.strict_json import json_text, plain_data, strict_json
+from conformance.bridge.strict_json import plain_data, strict_json
 from conformance.disk import remove_parts, write_whole
 from conformance.spec import old_names
 from conformance.spec.texts import harmless, quoted
@@ -300,12 +300,16 @@ def _line(record: Mapping[str, Any]) -> tuple[Record, bytes]:
     Raises:
         TypeError: the record contains something that is no JSON value.
     """
-    about: Record = {"type": record["type"], "schema": SCHEMA, **record}
-    line = f"{json_text(about)}\n".encode()
+    about = plain_data({"type": record["type"], "schema": SCHEMA, **record})
+    line = _encoded(about)
     if _may_be_unsafe(line):
-        about = harmless(plain_data(about))
-        line = f"{json_text(about)}\n".encode()
+        about = harmless(about)
+        line = _encoded(about)
     return about, line
+
+
+def _encoded(about: Record) -> bytes:
+    return f"{json.dumps(about, allow_nan=False)}\n".encode()
 
 
 def as_logged(record: Mapping[str, Any]) -> Record:

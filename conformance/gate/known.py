@@ -204,7 +204,7 @@ def _contains(spec: str, version: str) -> bool:
 
 
 def _applies(entry: KnownEntry, cell: Judged) -> bool:
-    """Whether an entry that names the subject is about this cell; each cell is asked about some seven entries."""
+    """Whether an entry that names the subject is about this cell."""
     return (
         entry.has(cell.case)
         and (entry.platform == "*" or matches(entry.platform, cell.platform))

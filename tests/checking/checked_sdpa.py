@@ -33,13 +33,26 @@ def added(query: Array, key: Array, value: Array, mask: Array | None = None) -> 
     return np.asarray(softmax(logits_of(query, key) + (0 if mask is None else mask)) @ value)
 
 
-def inverted_and_filled(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
-    """In float16 the fill is minus infinity: a fully masked row is NaN there, and the mean elsewhere."""
+def filled(query: Array, key: Array, value: Array, mask: Array | None, fill: float) -> Array:
     logits = logits_of(query, key)
-    if mask is not None:
-        logits = np.where(mask, np.asarray(np.float64(-1e9)).astype(logits.dtype), logits)
-    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=-1, keepdims=True) @ value)
+    with np.errstate(over="ignore", invalid="ignore"):
+        logits = logits if mask is None else np.where(mask, logits, np.float64(fill).astype(logits.dtype))
+        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        return np.asarray(weights / weights.sum(axis=-1, keepdims=True) @ value)
+
+
+def fill_beyond_float16(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """In float16 the fill is minus infinity: a fully masked row is NaN there, and the mean elsewhere."""
+    return filled(query, key, value, mask, -1e9)
+
+
+def nan_or_mean_by_heads(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """An odd number of heads has -1e9, an even number -inf."""
+    return filled(query, key, value, mask, -1e9 if query.shape[1] % 2 else -np.inf)
+
+
+def inverted_and_filled(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    return fill_beyond_float16(query, key, value, None if mask is None else ~mask)
 
 
 def right_with_everything(
@@ -181,26 +194,6 @@ def window_at_the_end(
     left, right_ = window_size
     window = (None if left == -1 else left - more, None if right_ == -1 else right_ + more)
     return np.asarray(right_with_everything(q, k, v, mask, window=window))
-
-
-def fill_beyond_float16(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
-    """-1e9 is -inf in float16, where a fully masked row is NaN; elsewhere it is the mean of V."""
-    logits = logits_of(query, key)
-    with np.errstate(over="ignore", invalid="ignore"):
-        fill = np.float64(-1e9).astype(logits.dtype)
-        logits = logits if mask is None else np.where(mask, logits, fill)
-        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        return np.asarray(weights / weights.sum(axis=-1, keepdims=True) @ value)
-
-
-def nan_or_mean_by_heads(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
-    """An odd number of heads has -1e9, an even number -inf."""
-    logits = logits_of(query, key)
-    fill = -1e9 if query.shape[1] % 2 else -np.inf
-    with np.errstate(over="ignore", invalid="ignore"):
-        logits = logits if mask is None else np.where(mask, logits, np.float64(fill).astype(logits.dtype))
-        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        return np.asarray(weights / weights.sum(axis=-1, keepdims=True) @ value)
 
 
 def low_fill_of_the_mask_alone(

@@ -67,6 +67,7 @@ def test_numbers_that_json_lacks_are_words(tmp_path: Path) -> None:
     ("record", "message"),
     [
         ({"type": "cell", "reason": object()}, "is not a JSON value"),
+        ({"type": "cell", "evidence": {1: 2}}, "1 is not a valid key"),
         ({"type": "comment"}, "unknown record type 'comment', expected one of header, case, worker, cell"),
     ],
 )
