@@ -117,9 +117,12 @@ class AcceptedFailures:
         if verdict is None or verdict.verdict != "fail" or verdict.explanation is None:
             return Reviewed()
         explanation = verdict.explanation
-        decision, name, sentence = explanation.decision, explanation.name, explanation.sentence
-        adds = name.endswith(WHERE_ADDED)
-        if decision not in NONFINITE_DECISIONS or self._declared.pins(decision) or not (adds or self._of_framework):
+        if explanation.decision not in NONFINITE_DECISIONS or self._declared.pins(explanation.decision):
+            return Reviewed()
+        added = (each for each in (explanation, *verdict.ties) if each.name.endswith(WHERE_ADDED))
+        explanation = next(added, explanation)  # the first explanation may hold where no mask adds -inf, too
+        adds, sentence = explanation.name.endswith(WHERE_ADDED), explanation.sentence
+        if not (adds or self._of_framework):
             return Reviewed()
         reason = OF_ADDING if adds else OF_FRAMEWORK
         self._seen.setdefault((sentence, reason), []).append(judged.case)

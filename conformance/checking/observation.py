@@ -169,8 +169,8 @@ def _observed(fits: list[ObservedFit], decisions: Iterable[str], declared: Decla
     varies: dict[str, Mapping[str, str]] = {}
     for decision in (each for each in decisions if not declared.pins(each)):
         asked = [fit for fit in fits if decision in fit.matters]
-        seen = [fit for fit in asked if fit.alone or fit.with_cause]
-        if len(seen) < MIN_EXPLAINED * len(asked):
+        seen = _seen(asked)
+        if seen is None:
             dialect |= _dialect(_by_finite_pattern(decision, asked))
             # Calls in which this decision matters show another mistake, which may look like a further decision.
             fits = [fit for fit in fits if decision not in fit.matters]
@@ -182,6 +182,17 @@ def _observed(fits: list[ObservedFit], decisions: Iterable[str], declared: Decla
         # An inconsistent decision is judged as the canonical way, so this way is preferred where it explains the reply.
         fits = [fit.preferring(decision, way or None) for fit in fits]
     return ObservedDecisions(dialect, varies)
+
+
+def _seen(asked: list[ObservedFit]) -> list[ObservedFit] | None:
+    """
+    Return the replies that are explained, or None if too few are.
+
+    If the cause explains enough of them, a reply that it does not explain shows another mistake, and is left out.
+    """
+    caused = [fit for fit in asked if fit.with_cause]
+    explained = [fit for fit in asked if fit.alone or fit.with_cause]
+    return next((found for found in (caused, explained) if len(found) >= MIN_EXPLAINED * len(asked)), None)
 
 
 def is_accepted(declared: Declared, way: tuple[str, str]) -> bool:
