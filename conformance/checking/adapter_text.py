@@ -7,7 +7,7 @@ from pprint import pformat
 from typing import Any
 
 from conformance.bridge.profile import Profile
-from conformance.checking.signature import NOTHING, Signature, Sizes, parameters_of
+from conformance.checking.signature import BIASES, NOTHING, WEIGHTS, Signature, Sizes, parameters_of
 from conformance.checking.target import CheckError, Target
 
 # The second causal argument of a function that takes causal_alignment.
@@ -45,7 +45,7 @@ def outputs(signature: Signature) -> list[str]:
 
 def capabilities(signature: Signature) -> list[str]:
     """Return the capabilities: widths and memory layouts always; scale, grouped heads and softcap need an argument."""
-    if signature.built is not None:
+    if signature.built is not None or signature.has_own_weights:
         return _of_layer(signature)
     widths = _WIDTHS if signature.operator == "mha" else _WIDTHS[: signature.wide]
     memory = ["layout"] if signature.framework != "jax" and signature.layout not in ("thd", "bsd") else []
@@ -195,6 +195,7 @@ DIALECTS = {}
 _OF_CALL = "(*DIALECT, *DIALECTS.get(facts.dtype, ()))"
 
 _PARAMS = "    params = ARRAYS.params(call)\n"
+_WEIGHTS = "    params = ARRAYS.params(call, zeros=True)\n"
 
 _LAYER = """from ._layer import Layer
 
@@ -250,6 +251,7 @@ _VALUES = {
     "key": "key",
     "value": "value",
     "params": "params",
+    **{role: f'params["{role}"]' for role in (*WEIGHTS, *BIASES)},
     "num_heads": 'call.facts.sizes["num_heads"]',
     "is_causal": "{is_causal!r} in call.arguments",
     "causal_alignment": f'"bottom_right" if "{AT_END}" in call.arguments else "top_left"',
@@ -402,7 +404,7 @@ def adapter_text(
         of_call=_OF_CALL if of_dtypes else "DIALECT",
         operator=signature.operator,
         declined=declined,
-        params=_PARAMS if signature.operator == "mha" else "",
+        params=_params(signature),
         keywords="".join(
             f"        {signature.names[role]!r}: {_value(signature, role)},\n" for role in signature.by_name
         ),
@@ -415,6 +417,13 @@ def adapter_text(
         positional="".join(f"{_value(signature, role)}, " for role in signature.placed),
         reply=_reply(signature),
     )
+
+
+def _params(signature: Signature) -> str:
+    """Return the code for the weights of a function; a layer has them already."""
+    if signature.built is not None or signature.operator != "mha":
+        return ""
+    return _WEIGHTS if signature.has_own_weights else _PARAMS
 
 
 def _sized(sizes: Sizes) -> str:
@@ -437,8 +446,8 @@ def _value(signature: Signature, role: str) -> str:
     if role == "window" and signature.unlimited is not None:
         return f"ARRAYS.window({value}, {signature.unlimited})"
     if role == "mask" and "b" not in signature.form.axes:
-        return value.replace(")", ", batched=False)")
-    return value
+        value = value.replace(")", ", batched=False)")
+    return value.replace(")", ", numeric=True)") if role in signature.numeric else value
 
 
 def _reply(signature: Signature) -> str:

@@ -18,6 +18,9 @@ AXES = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3), "sbhd": (2, 0, 1, 3), "thd":
 # Layout -> the same for (batch, seq_len, width), where the order differs.
 MHA_AXES = {"sbhd": (1, 0, 2)}
 
+# The number 1 in bfloat16, as its bits.
+BFLOAT16_ONE = 0x3F80
+
 # Device -> where check passes tensors, in words.
 PASSED = {"cpu": "check passes tensors on the CPU", "cuda": "check passes tensors on the CUDA device"}
 
@@ -51,11 +54,17 @@ class ArrayLayouts:
         query, key, value = (made[id(each)] for each in given)
         return query, key, value
 
-    def mask(self, call: Call, name: str, *, batched: bool = True) -> Any:
-        """Return a mask argument of the call with the axes of its slot, or None if the call has none."""
+    def mask(self, call: Call, name: str, *, batched: bool = True, numeric: bool = False) -> Any:
+        """
+        Return a mask argument of the call with the axes of its slot, or None if the call has none.
+
+        numeric: booleans become the numbers 1 and 0 in the dtype of the query.
+        """
         tensor = call.arguments.get(name)
         if tensor is None:
             return None
+        if numeric and tensor.dtype == "bool":
+            tensor = _numbers(tensor, call.query.dtype)
         if batched and self.layout == "bsd" and self._is_sdpa:
             return self._array(tensor, self._merged(tensor.bits, call.facts.sizes))
         if self.layout != "thd" or not batched:
@@ -91,10 +100,13 @@ class ArrayLayouts:
         whole = np.broadcast_to(by_head, (sizes["batch"], sizes["num_heads"], *by_head.shape[2:]))
         return whole.reshape(-1, *whole.shape[2:])
 
-    def params(self, call: Call) -> dict[str, Any]:
-        """Return weights and biases by name; None for a bias that the call does not have."""
+    def params(self, call: Call, *, zeros: bool = False) -> dict[str, Any]:
+        """Return weights and biases by name; None for a bias that the call does not have, or zeros."""
         names = ("wq", "bq", "wk", "bk", "wv", "bv", "wo", "bo")
         found = {name: call.params[name] for name in names if name in call.params}
+        if zeros:
+            absent = {f"b{name[1]}": each.bits[0] * 0 for name, each in found.items() if name[0] == "w"}
+            found = {name: Tensor(call.params["wq"].dtype, bits) for name, bits in absent.items()} | found
         return {name: self._array(found[name], found[name].bits.copy()) if name in found else None for name in names}
 
     def call(self, function: Callable[..., Any], arrays: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
@@ -160,6 +172,13 @@ class ArrayLayouts:
         if self.layout != "thd":
             return self._array(tensor, seen)
         return PerBatchElement(self._array(tensor, each) for each in seen)
+
+
+def _numbers(mask: Tensor, dtype: str) -> Tensor:
+    """Return the numbers 1 and 0 for True and False."""
+    if dtype == "bfloat16":
+        return Tensor(dtype, np.where(mask.bits, np.uint16(BFLOAT16_ONE), np.uint16(0)))
+    return Tensor(dtype, mask.bits.astype(dtype))
 
 
 def _batch_element(value: Any, number: int) -> Any:

@@ -218,9 +218,11 @@ def _called(signature: Signature) -> Iterator[str]:
 
 def _called_with_masks(signature: Signature) -> Iterator[str]:
     """Yield what the arguments for masks get, if it is not the convention."""
-    if signature.mask is not None and (signature.form != MaskForm() or signature.mask != "mask"):
+    if signature.mask is not None and (signature.form != MaskForm() or signature.mask != "mask" or signature.numeric):
         otherwise = f" (if it is no mask: --map {signature.mask}=default)" if signature.mask_by_place else ""
-        yield f"{signature.mask} as the mask, {_mask(signature.form)}{otherwise}"
+        yield f"{signature.mask} as the mask, {_mask(signature.form, numeric='mask' in signature.numeric)}{otherwise}"
+    if "key_padding_mask" in signature.numeric:
+        yield f"{signature.names['key_padding_mask']} as {NUMBERS}"
     whole = "with all axes in full size, because with axes of size 1 it raises an exception"
     yield from (f"{signature.names[role]} {whole}" for role in signature.whole)
     if NOTHING in signature.names:
@@ -231,9 +233,13 @@ def _called_with_masks(signature: Signature) -> Iterator[str]:
     yield from (f"{signature.names[role]} in every call, {none}" for role in signature.always)
 
 
-def _mask(form: MaskForm) -> str:
+NUMBERS = "the numbers 1 (attend) and 0, because booleans fail"
+
+
+def _mask(form: MaskForm, *, numeric: bool) -> str:
+    booleans = NUMBERS if numeric else "boolean (True = attend)"
     added = "added to the logits" + ("; booleans raise no error, but hide no key" if form.misread else "")
-    reads = [*(["boolean (True = attend)"] if form.boolean else []), *([f"floats ({added})"] if form.added else [])]
+    reads = [*([booleans] if form.boolean else []), *([f"floats ({added})"] if form.added else [])]
     return f"({', '.join(AXES[axis] for axis in form.axes)}), {' or '.join(reads)}"
 
 

@@ -555,16 +555,17 @@ def _built_in(folder: Path) -> tuple[Case, ...]:
 
 def adapted(cases: list[Case], signature: Signature) -> list[Case]:
     """
-    Adapt cases to a function that does not take float32, and to a layer that has its own weights.
+    Adapt cases to a function that does not take float32, and to one without the argument `params`.
 
-    A function that does not take float32 gets the cases of that dtype in the first dtype that it takes. A layer that
-    takes a single array gets it as query, key and value, in the cases that allow this. A layer without biases gets the
-    cases without biases. A function with limits to its sizes gets the cases in sizes that it takes.
+    A function that does not take float32 gets the cases of that dtype in the first dtype that it takes. A layer, or a
+    function with an argument for each weight, that takes a single array gets it as query, key and value, in the cases
+    that allow this. Without biases, it gets the cases without biases. A function with limits to its sizes gets the
+    cases in sizes that it takes.
     """
     if signature.sizes.are_limited:
         cases = [in_sizes(case, signature.sizes) for case in cases]
     cases = cases if "float32" in signature.dtypes else [_in_dtype(each, signature.dtypes[0]) for each in cases]
-    if signature.built is None or signature.operator != "mha":
+    if not signature.has_own_weights:
         return cases
     kept = [_self_attention(each) for each in cases if _can_be_self(each)] if signature.is_self_attention else cases
     return [_without_biases(each, signature) for each in kept]

@@ -12,16 +12,40 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from conformance.checking.array_layouts import PASSED, missing_device
-from conformance.checking.layer import BUILT_WITH, OF_CONSTRUCTOR, constructed, family, is_biased
-from conformance.checking.signature import LAYOUTS, Parameter, Signature, read_signature, sizes_of
+from conformance.checking.layer import (
+    ARRAYS_OF,
+    BUILT_WITH,
+    FORWARD,
+    OF_CONSTRUCTOR,
+    constructed,
+    family,
+    is_biased,
+)
+from conformance.checking.signature import (
+    BIASES,
+    LAYOUTS,
+    MASKS,
+    NOTHING,
+    Parameter,
+    Signature,
+    read_signature,
+    sizes_of,
+)
 from conformance.checking.target import INSTEAD, CheckError
-from conformance.checking.trial import OF_DEVICES, SEED, SIZES, Trial, device_hint, failure_text, plain_call
+from conformance.checking.trial import DEFAULTS, OF_DEVICES, SEED, SIZES, Trial, device_hint, failure_text, plain_call
+from conformance.spec.problem import AXES
 
 OF_SDPA = "--head-dim and --seq-len-multiple are for functions without projections (sdpa)"
+
+# The method of a class whose instances cannot be called themselves.
+USUAL_METHODS = ("forward", "call")
 
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -51,6 +75,7 @@ def look(request: Mapping[str, Any]) -> Signature:
         mapping = {name: role for name, role in mapping.items() if built.get(name) != role}
         made = build(found, built, request["path"], request.get("device"))
         device = _device_of(request["function"], made, request.get("device"))
+        method = method or ("" if callable(made) else next(filter(partial(hasattr, made), USUAL_METHODS), ""))
         function, layer, biased = instance(made, method, request["path"], device)
         operator = operator or ("mha" if layer else "sdpa")
     else:
@@ -59,11 +84,13 @@ def look(request: Mapping[str, Any]) -> Signature:
             _refuse_weights(request["function"], found)
     with _method_explained(request["function"], found):
         called = read_signature(request["function"], parameters(forward(function)), operator, mapping, layer=layer)
+    if family(found) == "keras":  # with a single array, Keras itself passes `mask` by name
+        called = replace(called, placed=tuple(role for role in called.placed if role not in (*MASKS, NOTHING)))
     signature = replace(
         called,
         built=built,
         method=method,
-        biased=biased or not layer,
+        biased=biased or (not layer and ("params" in called.names or set(BIASES) <= called.names.keys())),
         device=device,
         sizes=sizes_of(request.get("sizes", {})),
     )
@@ -72,13 +99,14 @@ def look(request: Mapping[str, Any]) -> Signature:
     frameworks = [request["framework"]] if request.get("framework") else wanted(forward(function))
     layouts = [request["layout"]] if request.get("layout") else list(LAYOUTS)
     trial = Trial(request["function"], found if built is not None else function, signature, request["path"])
-    own = "torch" if family(found) == "torch" else "jax"
-    return trial.settled(_usable([own] if layer else frameworks, device), layouts)
+    own = ARRAYS_OF.get(family(found))
+    return trial.settled(_usable([own] if own else frameworks, device), layouts)
 
 
 def forward(function: Any) -> Any:
-    """Return the callable that has the parameters: `forward` of a PyTorch module, else the object itself."""
-    return function.forward if family(function) == "torch" and not inspect.isclass(function) else function
+    """Return the callable that has the parameters: the object itself, or a method of an instance of a layer."""
+    own = "" if inspect.isclass(function) else FORWARD.get(family(function), "")
+    return getattr(function, own) if own else function
 
 
 def _refuse_weights(called: str, module: Any) -> None:
@@ -195,13 +223,29 @@ def instance(made: Any, method: str, path: str, device: str) -> tuple[Any, bool,
     Raises:
         CheckError: the weights cannot be created, or the projections are not found.
     """
-    call = plain_call("mha", SIZES, {}, SEED)
     with _explained(type(made), path, device):
         function = getattr(made, method) if method else made
-        required = [each for each in parameters(forward(function)) if each.positional and each.default is None]
-        arrays = (call.query, call.key, call.value)[: max(len(required), 1)]
-        biased = is_biased(made, [each.bits for each in arrays])
+        biased = _is_biased(made, parameters(forward(function)))
         return function, biased is not None, bool(biased)
+
+
+def _is_biased(made: Any, taken: Sequence[Parameter]) -> bool | None:
+    """Return whether every projection has a bias, None without weights; a mask without a default may have to be one."""
+    call = plain_call("mha", {**SIZES, "seq_len_k": SIZES["seq_len_q"]}, {}, SEED)
+    modes = {each.name: DEFAULTS[each.role] for each in taken if each.role in ("training", "deterministic")}
+    required = [each for each in taken if each.positional and each.default is None and each.name not in modes]
+    failures = []
+    for axes in ("", "bq", "bhqq") if any(each.role in MASKS for each in required) else ("",):
+        arrays = iter((call.query.bits, call.key.bits, call.value.bits))
+        mask = np.ones([SIZES[AXES[axis]] for axis in axes], dtype=bool) if axes else None
+        given = [mask if each.role in MASKS else next(arrays, None) for each in required]
+        try:
+            return is_biased(made, given or [call.query.bits], modes)
+        except CheckError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever the user's class raises
+            failures.append(error)
+    raise failures[0]
 
 
 @contextlib.contextmanager
@@ -213,7 +257,7 @@ def _explained(kind: type, path: str, device: str) -> Iterator[None]:
         raise
     except Exception as error:  # noqa: BLE001 - whatever the user's class raises
         reason = failure_text(error, path)
-        hint = f"\n  {device_hint(device)}" if OF_DEVICES.search(reason) else ""
+        hint = f"\n  {device_hint(device)}" if family(kind) == "torch" and OF_DEVICES.search(reason) else ""
         raise CheckError(f"{kind.__name__} cannot be built: {reason}{hint}") from None
 
 

@@ -2,12 +2,12 @@
 Build an attention layer from its class with the sizes, weights and biases of a call.
 
 The generated adapter uses this module in the worker: it needs the bridge, NumPy, and the framework of the class, which
-is PyTorch, Flax (nnx or linen) or Equinox.
+is PyTorch, Flax (nnx or linen), Equinox, Keras, or none.
 """
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,16 +20,25 @@ BUILT_WITH: dict[str, tuple[str, ...]] = {
         "embed_dim", "d_model", "dim", "hidden_size", "hidden_dim", "emb_size", "embed_size", "n_embd", "emb_dim",
         "embedding_dim", "model_dim", "features", "in_features", "input_dim", "query_dim", "d_in", "d_out", "out_dim",
         "output_dim", "qkv_features", "out_features", "width", "num_hiddens", "n_state", "n_feat",
+        "units", "query_size", "key_size", "value_size", "kdim", "vdim",
     ),
     "num_heads": ("num_heads", "n_heads", "heads", "n_head", "nhead", "nheads", "h", "num_attention_heads"),
     "num_kv_heads": ("num_kv_heads", "n_kv_heads", "num_key_value_heads", "kv_heads"),
-    "head_dim": ("head_dim", "d_k", "dim_head", "head_size", "key_dim", "d_head", "dim_k", "dk"),
+    "head_dim": (
+        "head_dim", "d_k", "dim_head", "head_size", "key_dim", "d_head", "dim_k", "dk", "d_kv", "size_per_head",
+    ),
     "value_dim": ("d_v", "value_dim", "dim_v", "dv"),
     "dropout": (
         "dropout", "dropout_p", "attn_dropout", "dropout_rate", "p_dropout", "attention_dropout", "attn_pdrop",
-        "attn_drop", "proj_drop", "resid_dropout",
+        "attn_drop", "proj_drop", "resid_dropout", "rate", "resid_pdrop", "embd_pdrop", "residual_dropout",
+        "attention_probs_dropout_prob", "hidden_dropout_prob",
     ),
     "biases": ("bias", "qkv_bias", "use_bias", "proj_bias"),
+    "positions": (
+        "block_size", "context_length", "max_len", "max_length", "max_seq_len", "max_seq_length", "seq_len", "n_ctx",
+        "max_position_embeddings", "n_positions",
+    ),
+    "config": ("config", "cfg", "args", "params"),
     "batch_first": ("batch_first",),
     "temperature": ("temperature",),
     "scale": ("scale", "sm_scale", "softmax_scale"),
@@ -71,6 +80,8 @@ def constructed(names: Mapping[str, str], facts: Facts) -> dict[str, Any]:
         "value_dim": lambda: sizes["value_dim"],
         "dropout": lambda: 0.0,
         "biases": lambda: facts.biases,
+        "positions": lambda: max(sizes["seq_len_q"], sizes["seq_len_k"]),
+        "config": lambda: Configuration(facts),
         "batch_first": lambda: True,
         "temperature": lambda: sizes["head_dim"] ** 0.5,
         "scale": lambda: sizes["head_dim"] ** -0.5,
@@ -81,15 +92,48 @@ def constructed(names: Mapping[str, str], facts: Facts) -> dict[str, Any]:
     return {name: values[role]() for name, role in names.items()}
 
 
-# Kind of layer -> the module that defines its base class Module.
-FAMILIES = {"torch": "torch.nn", "nnx": "flax.nnx", "linen": "flax.linen", "equinox": "equinox"}
+class Configuration:
+    """The argument `config` of a constructor: an attribute has the value of a constructor argument of this name."""
+
+    def __init__(self, facts: Facts) -> None:
+        """Begin; facts: those of the call for which the layer is built."""
+        self._facts = facts
+
+    def __getattr__(self, name: str) -> Any:
+        if OF_CONSTRUCTOR.get(name, "config") == "config":
+            raise AttributeError(
+                f"check gives the configuration no {name!r}: it knows the names of constructor arguments, such as "
+                "n_embd, n_head, dropout and block_size"
+            )
+        return constructed({name: OF_CONSTRUCTOR[name]}, self._facts)[name]
+
+
+# Kind of layer -> its base class: the module, and the name there. Keras on PyTorch is based on both.
+FAMILIES = {
+    "keras": ("keras", "Layer"),
+    "torch": ("torch.nn", "Module"),
+    "nnx": ("flax.nnx", "Module"),
+    "linen": ("flax.linen", "Module"),
+    "equinox": ("equinox", "Module"),
+}
+
+# Kind of an instance of any other class that has matrices of NumPy with the names of projections.
+OF_NUMPY = "numpy"
+
+
+# Kind of layer -> the arrays that it gets. Keras converts those of NumPy to its backend.
+ARRAYS_OF = {"torch": "torch", "nnx": "jax", "linen": "jax", "equinox": "jax", "keras": "numpy"}
+
+# Kind of layer -> the method with its parameters, if another one is called.
+FORWARD = {"torch": "forward", "keras": "call"}
 
 
 def family(layer: Any) -> str:
     """Return the kind of a class or an instance, or "" if it is not a known layer."""
     kind = layer if isinstance(layer, type) else type(layer)
-    bases = {name: getattr(sys.modules.get(module), "Module", ()) for name, module in FAMILIES.items()}
-    return next((name for name, base in bases.items() if issubclass(kind, base)), "")
+    bases = {name: getattr(sys.modules.get(module), base, ()) for name, (module, base) in FAMILIES.items()}
+    found = next((name for name, base in bases.items() if issubclass(kind, base)), "")
+    return found or (OF_NUMPY if not isinstance(layer, type) and linears_of(_numpy_leaves(layer)) else "")
 
 
 class Layer:
@@ -109,22 +153,24 @@ class Layer:
         Raises:
             LayerError: the weights of the call do not fit the layer.
         """
+        if family(self._kind) == "keras":
+            sys.modules["keras"].config.set_dtype_policy(call.facts.dtype)
         layer = self._kind(**constructed(self._names, call.facts))
-        if (kind := family(layer)) and (call.params or kind == "torch"):
+        if (kind := family(layer)) and (call.params or kind in FORWARD):
             return WITH_WEIGHTS[kind](layer, call, self._method)
         return getattr(layer, self._method) if self._method else layer
 
 
-def is_biased(layer: Any, inputs: Sequence[Any] = ()) -> bool | None:
+def is_biased(layer: Any, inputs: Sequence[Any] = (), modes: Mapping[str, bool] | None = None) -> bool | None:
     """
     Return whether every projection of an instance has a bias; None if the instance has no weights.
 
-    inputs: arrays for a plain call, with which a flax.linen layer creates its weights.
+    inputs, modes: arrays and flags for a plain call, with which a layer of flax.linen or Keras creates its weights.
 
     Raises:
         LayerError: a projection is not found.
     """
-    linears = LINEARS[family(layer)](layer, inputs) if family(layer) else {}
+    linears = LINEARS[family(layer)](layer, inputs, modes or {}) if family(layer) else {}
     return all(bias is not None for _, bias, _ in complete(linears).values()) if linears else None
 
 
@@ -150,7 +196,7 @@ def _torch_layer(layer: Any, call: Call, method: str) -> Any:
     return getattr(layer, method) if method else layer
 
 
-def _torch_linears(layer: Any, _inputs: Sequence[Any] = ()) -> Linears:
+def _torch_linears(layer: Any, *_: Any) -> Linears:
     torch = sys.modules["torch"]
 
     found = {
@@ -160,7 +206,8 @@ def _torch_linears(layer: Any, _inputs: Sequence[Any] = ()) -> Linears:
     for name, each in named.items():
         if name.endswith("in_proj_weight"):
             found[name] = (each, named.get(name.replace("weight", "bias")))
-    rest = {name: (each, None) for name, each in named.items()}  # for the error message
+    matrices = {name: each.T for name, each in named.items() if each.ndim == len(("in", "out")) and part_of(name)}
+    rest = {name: (matrices.get(name, each), named.get(_bias_of(name))) for name, each in named.items()}
     return found or rest
 
 
@@ -171,7 +218,7 @@ def _nnx_layer(layer: Any, call: Call, method: str) -> Any:
     return getattr(layer, method) if method else layer
 
 
-def _nnx_linears(layer: Any, _inputs: Sequence[Any] = ()) -> Linears:
+def _nnx_linears(layer: Any, *_: Any) -> Linears:
     return linears_of({name: each.value for name, each in _nnx_variables(layer).items()})
 
 
@@ -198,10 +245,10 @@ def _linen_layer(layer: Any, call: Call, method: str) -> Any:
     return applied
 
 
-def _linen_linears(layer: Any, inputs: Sequence[Any] = ()) -> Linears:
+def _linen_linears(layer: Any, inputs: Sequence[Any], modes: Mapping[str, bool]) -> Linears:
     flax = sys.modules["flax"]
 
-    params = layer.init(_random_key(), *inputs).get("params", {})
+    params = layer.init(_random_key(), *inputs, **modes).get("params", {})
     return linears_of(flax.traverse_util.flatten_dict(params, sep="."))
 
 
@@ -214,7 +261,7 @@ def _equinox_layer(layer: Any, call: Call, method: str) -> Any:
     return getattr(made, method) if method else made
 
 
-def _equinox_linears(layer: Any, _inputs: Sequence[Any] = ()) -> Linears:
+def _equinox_linears(layer: Any, *_: Any) -> Linears:
     return linears_of(_equinox_leaves(layer))
 
 
@@ -223,6 +270,63 @@ def _equinox_leaves(layer: Any) -> Leaves:
 
     leaves = jax.tree_util.tree_flatten_with_path(layer)[0]
     return {_path(path): each for path, each in leaves if isinstance(each, jax.Array)}
+
+
+def _keras_layer(layer: Any, call: Call, method: str) -> Any:
+    """Return a function that calls a Keras layer, and returns NumPy arrays; its first call creates the weights."""
+    keras = sys.modules["keras"]
+    called = getattr(layer, method) if method else layer
+
+    def applied(*arrays: Any, **others: Any) -> Any:
+        if call.params:
+            called(*arrays, **others)
+            variables = dict(_keras_variables(layer))
+            leaves = {name: _float64(each) for name, each in variables.items()}
+            _fill(linears_of(leaves), _numbers(call), np.zeros_like)
+            for name, leaf in leaves.items():
+                variables[name].assign(leaf)
+        return keras.tree.map_structure(keras.ops.convert_to_numpy, called(*arrays, **others))
+
+    return applied
+
+
+def _keras_linears(layer: Any, inputs: Sequence[Any], modes: Mapping[str, bool]) -> Linears:
+    layer(*inputs, **modes)
+    return linears_of({name: _float64(each) for name, each in _keras_variables(layer)})
+
+
+def _numpy_layer(layer: Any, call: Call, method: str) -> Any:
+    leaves = {name: each.astype(np.float64) for name, each in _numpy_leaves(layer).items()}
+    _fill(linears_of(leaves), _numbers(call), np.zeros_like)
+    for name, each in leaves.items():
+        setattr(layer, name, each.astype(call.facts.dtype))
+    return getattr(layer, method) if method else layer
+
+
+def _numpy_linears(layer: Any, *_: Any) -> Linears:
+    return linears_of(_numpy_leaves(layer))
+
+
+def _numpy_leaves(layer: Any) -> Leaves:
+    """Return the arrays of floats among the attributes of an instance."""
+    found = getattr(layer, "__dict__", {})
+    return {name: each for name, each in found.items() if isinstance(each, np.ndarray) and each.dtype.kind == "f"}
+
+
+def _float64(variable: Any) -> Any:
+    return np.array(sys.modules["keras"].ops.convert_to_numpy(variable), dtype=np.float64, order="C")
+
+
+def _keras_variables(layer: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the variables of a Keras layer by the attributes that lead to them; Keras has other names of its own."""
+    keras = sys.modules["keras"]
+    attributes = vars(layer)
+    for name, each in {**attributes, **attributes.get("_modules", {})}.items():  # on PyTorch, layers are in _modules
+        path = f"{prefix}{name.strip('_')}"
+        if isinstance(each, keras.Variable):
+            yield path, each
+        elif isinstance(each, keras.Layer):
+            yield from _keras_variables(each, f"{path}.")
 
 
 def _path(path: Sequence[Any]) -> str:
@@ -244,10 +348,10 @@ def _with_numbers(call: Call, leaves: Leaves) -> dict[str, Any]:
 
 def linears_of(leaves: Leaves) -> Linears:
     """
-    Return the linear layers among the arrays of a JAX layer.
+    Return the linear layers among the arrays of a layer of JAX, Keras or NumPy.
 
-    Flax has a kernel (in, out), where `in` or `out` may be two axes (heads, width per head); Equinox has a weight
-    (out, in).
+    Flax and Keras have a kernel (in, out), where `in` or `out` may be two axes (heads, width per head); Equinox has a
+    weight (out, in). A matrix with the name of a projection, such as W_q, is (in, out), for `x @ W_q`; its bias is b_q.
     """
     found: Linears = {}
     for name, leaf in leaves.items():
@@ -259,14 +363,36 @@ def linears_of(leaves: Leaves) -> Linears:
             found[layer] = (leaf.reshape(inner).T, flat)
         elif last == "weight" and leaf.ndim == len(("out", "in")):
             found[layer] = (leaf, flat)
+        elif leaf.ndim == len(("in", "out")) and part_of(last):
+            found[name] = (leaf.T, leaves.get(_bias_of(name)))
     return found
 
 
+def _bias_of(matrix: str) -> str:
+    """Return the name of the bias that belongs to a matrix: b_q for W_q."""
+    layer, dot, last = matrix.rpartition(".")
+    return f"{layer}{dot}{re.sub('^[wW]', 'b', last)}"
+
+
 # Kind of layer -> function that gives an instance, or its method, the weights of a call.
-WITH_WEIGHTS = {"torch": _torch_layer, "nnx": _nnx_layer, "linen": _linen_layer, "equinox": _equinox_layer}
+WITH_WEIGHTS = {
+    "torch": _torch_layer,
+    "nnx": _nnx_layer,
+    "linen": _linen_layer,
+    "equinox": _equinox_layer,
+    "keras": _keras_layer,
+    OF_NUMPY: _numpy_layer,
+}
 
 # Kind of layer -> function that finds its linear layers.
-LINEARS = {"torch": _torch_linears, "nnx": _nnx_linears, "linen": _linen_linears, "equinox": _equinox_linears}
+LINEARS = {
+    "torch": _torch_linears,
+    "nnx": _nnx_linears,
+    "linen": _linen_linears,
+    "equinox": _equinox_linears,
+    "keras": _keras_linears,
+    OF_NUMPY: _numpy_linears,
+}
 
 
 def _numbers(call: Call) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import ast
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -32,6 +33,16 @@ KEYWORDS = (
     "enable_gqa",
     "training",
     "deterministic",
+)
+
+# The weights of mha as arguments of their own, and the biases that belong to them.
+WEIGHTS = ("wq", "wk", "wv", "wo")
+BIASES = ("bq", "bk", "bv", "bo")
+
+# Patterns for their names, in lower case.
+_WEIGHT_NAMES = (
+    re.compile(r"(?P<kind>[wb])_?(?P<part>q|k|v|o|query|key|value|out|output)"),
+    re.compile(r"(?P<part>q|k|v|o|query|key|value|out|output)_?(?P<kind>w|b)(?:eights?|ias)?"),
 )
 
 # Role (what check passes) -> other names that are recognised for it.
@@ -73,6 +84,12 @@ ROLES = {name: role for role, aliases in ALIASES.items() for name in (role, *ali
 def role_of(name: str) -> str | None:
     """Return the role of an argument from its name in any case, or None if the name is unknown."""
     return ROLES.get(name) or ROLES.get(name.lower())
+
+
+def _weight_role(name: str) -> str | None:
+    """Return which weight or bias an argument is, from its name; None if it is neither."""
+    found = next(filter(None, (pattern.fullmatch(name.lower()) for pattern in _WEIGHT_NAMES)), None)
+    return f"{found['kind']}{found['part'][0]}" if found else None
 
 
 # Layout -> the axes of query, key, value and output of sdpa.
@@ -136,8 +153,15 @@ class Parameter:
 
     @property
     def role(self) -> str | None:
-        """Return its role, from its name and, for the other names of a window, its default; None if it is unknown."""
-        return "window" if self.name in PAIRS and self.sides is not None else role_of(self.name)
+        """
+        Return its role, or None if it is unknown.
+
+        Its name tells it, and for some roles its default: that of a window is a pair, and no dropout is a number.
+        """
+        if self.name in PAIRS and self.sides is not None:
+            return "window"
+        role = role_of(self.name)
+        return None if role == "dropout_p" and self.default == "None" else role
 
 
 @dataclass(frozen=True)
@@ -240,8 +264,9 @@ class Signature:
     it is not None. mask_by_place: whether an argument is the mask only because it follows the arrays.
     exclusive: arguments for masks of which a call may have only one, as the user states. always: roles of arguments for
     masks that are given in every call, because they have no default and None fails; before trial calls, those without a
-    default. whole: roles of masks of which no axis may have size 1. sizes: those that it takes. size_refusal: what it
-    raised in other sizes. refused: dtype -> what it raises, for dtypes that it refuses although it takes float32.
+    default. whole: roles of masks of which no axis may have size 1. numeric: roles of masks that take the numbers 1
+    (attend) and 0, but no booleans. sizes: those that it takes. size_refusal: what it raised in other sizes.
+    refused: dtype -> what it raises, for dtypes that it refuses although it takes float32.
     """
 
     operator: str
@@ -266,6 +291,7 @@ class Signature:
     exclusive: tuple[str, ...] = ()
     always: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
+    numeric: tuple[str, ...] = ()
     sizes: Sizes = field(default_factory=Sizes)
     size_refusal: str = ""
     refused: Mapping[str, str] = field(default_factory=dict)
@@ -289,6 +315,11 @@ class Signature:
     def by_name(self) -> tuple[str, ...]:
         """Return the roles that are passed by name."""
         return tuple(role for role in self.names if role not in self.placed)
+
+    @property
+    def has_own_weights(self) -> bool:
+        """Return whether it is a layer, or takes each weight as an argument of its own."""
+        return self.operator == "mha" and "params" not in self.names
 
     def has(self, role: str) -> bool:
         """Return whether the function takes this role."""
@@ -323,19 +354,25 @@ def read_signature(
         CheckError: the function cannot be called by the convention of the operator.
     """
     given = _mapped(called, parameters, mapping or {})
-    required = [each.name for each in parameters if each.default is None and given.get(each.name) == DEFAULT]
-    given |= dict.fromkeys(required[:1], NOTHING)
+    ignored = [each.name for each in parameters if each.default is None and given.get(each.name) == DEFAULT]
+    given |= dict.fromkeys(ignored[:1], NOTHING)
     kept = [name for name, role in given.items() if role == DEFAULT]
     given = {name: role for name, role in given.items() if role != DEFAULT}
     free = [each for each in parameters if each.name not in kept]
     positional = [each.name for each in free if each.positional]
+    weights = {each.name: role for each in free if (role := _weight_role(each.name))}
+    if operator != "sdpa" and not layer and {"wq", "wk", "wv"} <= {*weights.values(), *given.values()}:
+        operator, given = "mha", weights | given
     operator = operator or infer_operator(positional)
     arrays = CONVENTIONS[operator][:-1]
+    required: tuple[str, ...] = ()
     if layer:
         arrays = _arrays_of_layer(free, given)
+    elif set(WEIGHTS) & set(given.values()):
+        arrays, required = (*_arrays_of_layer(free, given), "num_heads"), WEIGHTS
     roles = _by_name(free, given, arrays)
     _by_position(roles, positional, arrays)
-    if missing := [role for role in arrays if role not in roles.values()]:
+    if missing := [role for role in (*arrays, *required) if role not in roles.values()]:
         raise CheckError(
             f"{called}({', '.join(each.name for each in parameters)}) takes "
             f"{counted(len(positional), 'argument')} by position; "
@@ -408,7 +445,7 @@ def _mapped(called: str, parameters: Sequence[Parameter], mapping: Mapping[str, 
     for name, role in mapping.items():
         if name not in names:
             raise CheckError(f"--map {name}={role}: {called} has no argument {name}; it has {', '.join(names)}")
-        if role not in (*ALIASES, DEFAULT):
+        if role not in (*ALIASES, *WEIGHTS, *BIASES, DEFAULT):
             raise CheckError(f"--map {name}={role}: there is no role {role}{_hint(role)}")
     return dict(mapping)
 
@@ -421,11 +458,9 @@ def _hint(name: str) -> str:
 def _by_name(parameters: Sequence[Parameter], given: Mapping[str, str], arrays: Sequence[str]) -> dict[str, str]:
     """Return argument -> role for known names; exact names come first, and a role is given only once."""
     roles = dict(given)
-    exact = [each.name for each in parameters if each.name in ALIASES]
-    others = [each.name for each in parameters if each.role and each.name not in ALIASES]
-    named = {each.name: each.role for each in parameters}
-    for name in (*exact, *others):
-        role = named[name] or name
+    named = {each.name: role for each in parameters if (role := each.role)}
+    for name in sorted(named, key=lambda name: name not in ALIASES):
+        role = named[name]
         wanted = role in arrays or role not in (*CONVENTIONS["mha"][:-1], "inputs")
         if name not in roles and role not in roles.values() and wanted:
             roles[name] = role
@@ -459,7 +494,7 @@ def _unnamed_mask(roles: dict[str, str], parameters: Sequence[Parameter]) -> boo
 
 
 def _ordered(names: Mapping[str, str], arrays: Sequence[str]) -> dict[str, str]:
-    return {role: names[role] for role in (*arrays, "mask", NOTHING, *KEYWORDS) if role in names}
+    return {role: names[role] for role in (*arrays, *WEIGHTS, *BIASES, "mask", NOTHING, *KEYWORDS) if role in names}
 
 
 def _positional(parameters: Sequence[Parameter], roles: Mapping[str, str], arrays: Sequence[str]) -> tuple[str, ...]:

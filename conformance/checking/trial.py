@@ -208,7 +208,9 @@ class Trial:
                     if failed.line == RETURNED:  # so the framework is right
                         tried = [framework]
             if found:
-                best = next((each for each in found if self._is_near(each, sizes)), found[0])
+                found = [each for each in found if self._is_near(each, sizes)] or found
+                best = next((each for each in found if self._takes_padding(each, sizes)), found[0])
+                best = replace(best, numeric=self._numeric(best, sizes))
                 (form, whole), wide = self._form(best, sizes), self._is_wide(best, sizes)
                 if form is None and best.mask_by_place:
                     best = best.without_mask()
@@ -242,6 +244,16 @@ class Trial:
         raised = np.exp(logits - logits.max(axis=-1, keepdims=True))
         expected = raised / raised.sum(axis=-1, keepdims=True) @ value
         return bool((np.abs(self._output(signature, sizes) - expected) < NEAR).all())
+
+    def _takes_padding(self, signature: Signature, sizes: Mapping[str, int]) -> bool:
+        """Return whether a call with each argument for padding works; a function may take other axes without one."""
+        padding = [role for role in ("key_padding_mask", "lengths") if signature.has(role)]
+        padded = replace(signature, always=(*signature.always, *padding))
+        try:
+            self._returning(padded, self._reply(padded, sizes, {}), sizes)
+        except _FailedError:
+            return False
+        return True
 
     def _layouts(self, signature: Signature) -> ArrayLayouts:
         """Return the converter of a framework and layout, which is stateful: it knows the sizes of the last call."""
@@ -398,11 +410,28 @@ class Trial:
                 boolean, added = hides(axes, WHOLE, added=False), hides(axes, WHOLE, added=True)
                 whole = True
             if boolean is not None or added is not None:
-                named = signature.framework == "numpy" and signature.mask == "mask"
+                named = "mask" in signature.numeric or (signature.framework == "numpy" and signature.mask == "mask")
                 takes_booleans = bool(boolean) or not added or named
                 misread = boolean is False and not takes_booleans
                 return MaskForm(axes, takes_booleans, bool(added) and not named, misread), whole
         return None, False
+
+    def _numeric(self, signature: Signature, sizes: Mapping[str, int]) -> tuple[str, ...]:
+        """
+        Return the masks that take the numbers 1 and 0, but no booleans.
+
+        An example is `scores + (1.0 - mask) * -10000.0` in PyTorch, where the difference of a number and a boolean
+        raises an exception. With a mask of 0 and -inf it hides the same keys, but rounds the logits to thousandths.
+        """
+        found = []
+        for role, forms in (("mask", FORMS), ("key_padding_mask", (MASK_FORMS["key_padding_mask"].axes,))):
+            for axes in forms if signature.has(role) else ():
+                if self._hides(signature, sizes, role, axes, MOST, added=False):
+                    break
+                if self._hides(replace(signature, numeric=(role,)), sizes, role, axes, MOST, added=False):
+                    found.append(role)
+                    break
+        return tuple(found)
 
     def _is_bias_whole(self, signature: Signature, sizes: Mapping[str, int]) -> bool:
         """Return whether the additive argument raises an exception unless all its axes have their full size."""
@@ -481,13 +510,15 @@ def _values(layouts: ArrayLayouts, signature: Signature, call: Call, given: Mapp
     query, key, value = layouts.arrays(call)
     sizes = call.facts.sizes
     values = {**DEFAULTS, "query": query, "key": key, "value": value, "inputs": query, "num_heads": sizes["num_heads"]}
-    values["params"] = layouts.params(call)
+    values |= {"params": layouts.params(call), **layouts.params(call, zeros=True)}
     if "scale" in signature.numbers:
         values["scale"] = float(sizes["head_dim"]) ** -0.5
     for role in call.arguments:
         batched = given[role].shape[0] == sizes["batch"]
-        is_lengths = role == "lengths"
-        values[role] = layouts.lengths(call, role) if is_lengths else layouts.mask(call, role, batched=batched)
+        if role == "lengths":
+            values[role] = layouts.lengths(call, role)
+        else:
+            values[role] = layouts.mask(call, role, batched=batched, numeric=role in signature.numeric)
     return values
 
 
@@ -607,5 +638,5 @@ def failure_text(error: BaseException, path: str) -> str:
     """Return an exception with its message and the line of the user's file that raised it."""
     last = [each for each in traceback.extract_tb(error.__traceback__) if each.filename == path]
     where = f" ({Path(path).name}, line {last[-1].lineno}: {last[-1].line})" if last else ""
-    message = " ".join(str(error).split())
+    message = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split())  # Keras writes in bold
     return f"{type(error).__name__}: {message}{where}" if message else f"{type(error).__name__}{where}"

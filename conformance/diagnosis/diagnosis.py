@@ -241,12 +241,13 @@ def first_look(cells: Sequence[Evidence]) -> tuple[Cause, ...]:
     """
     The causes among everyday mistakes and deviations of frameworks, and pairs of them, as `diagnose` finds them.
 
-    If there are none, single deviations of kernels and rare ones are tried.
+    If they leave more than half of the failing cells open, single deviations of kernels and rare ones are tried.
     """
     search = Search(cells)
+    failing = len(search.open_cells())
     _take_plain(search, [])
     search.combine_open()
-    if not search.causes:
+    if 2 * len(search.open_cells()) > failing:
         search.take(singles(search.searched_cells()), alone=True)
     if search.can_pay(USUAL_BITS):
         search.take(pairs(search.open_cells(), search.causes, plain_ways))

@@ -1,4 +1,4 @@
-"""Layers of Flax and Equinox, checked with the first command that a user would try."""
+"""Layers of Flax, Equinox and Keras, checked with the first command that a user would try."""
 
 from collections.abc import Callable
 
@@ -11,11 +11,13 @@ from .door_tables import FEW, ONE_DTYPE, assert_it_conforms, assert_it_is_named,
 Check = Callable[..., Checked]
 
 
-@pytest.mark.parametrize("given", list(table("RIGHT", "[ef]*_modules")))
+@pytest.mark.parametrize("given", list(table("RIGHT", "[efk]*_modules")))
 def test_a_right_one_conforms(checked: Check, given: str) -> None:
     assert_it_conforms(checked(given, *FEW, dtypes=ONE_DTYPE))
 
 
-@pytest.mark.parametrize(("given", "said"), list(table("WRONG", "[ef]*_modules")))
+# What is named does not depend on the framework, and `nox -s tests` checks wrong layers of PyTorch.
+@pytest.mark.measurement
+@pytest.mark.parametrize(("given", "said"), list(table("WRONG", "[efk]*_modules")))
 def test_a_wrong_one_is_named(checked: Check, given: str, said: str) -> None:
     assert_it_is_named(checked(given, *FEW, dtypes=ONE_DTYPE), said)

@@ -21,6 +21,17 @@ def test_a_right_one_conforms_in_all_cases(checked: Check) -> None:
     assert_it_conforms(checked(f"{DOORS / 'torch_functions.py'}:wrapped"))
 
 
+@pytest.mark.frameworks
+def test_masks_that_take_no_booleans_get_numbers(checked: Check) -> None:
+    done = checked(f"{DOORS / 'torch_functions.py'}:numeric", "masks/attention_2d/*", "masks/key_padding/*")
+    assert_it_conforms(done)
+    (called,) = (note for note in done.notes if note.startswith("called with"))
+    numbers = "the numbers 1 (attend) and 0, because booleans fail"
+    assert f"seq_len_q, seq_len_k), {numbers}; padding_mask as {numbers}" in called
+    adapter = (done.run.folder / "own_adapter.py").read_text(encoding="utf-8")
+    assert "'padding_mask': ARRAYS.mask(call, 'padding_mask', numeric=True)" in adapter
+
+
 @pytest.mark.parametrize(("given", "said"), list(table("WRONG", "torch_*")))
 def test_a_wrong_one_is_named(checked: Check, given: str, said: str) -> None:
     assert_it_is_named(checked(given, *WITH_ARGUMENTS, dtypes=ONE_DTYPE), said)

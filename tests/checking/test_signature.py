@@ -8,7 +8,16 @@ from dataclasses import replace
 import pytest
 
 from conformance.checking.adapter_text import AT_END, capabilities, facts_of, outputs, slots
-from conformance.checking.signature import KEYWORDS, MaskForm, Parameter, Signature, parameters_of, read_signature
+from conformance.checking.signature import (
+    BIASES,
+    KEYWORDS,
+    WEIGHTS,
+    MaskForm,
+    Parameter,
+    Signature,
+    parameters_of,
+    read_signature,
+)
 from conformance.checking.target import CheckError
 from conformance.engine.adapter_facts import parse_slots
 
@@ -64,9 +73,15 @@ def test_the_operator_can_be_said() -> None:
 
 
 def test_further_arguments_are_passed_only_if_they_are_named() -> None:
-    read = signature(f"q, k, v, mask=None, *, {', '.join(f'{name}=None' for name in KEYWORDS)}")
+    read = signature(f"q, k, v, mask=None, *, {', '.join(f'{name}=0' for name in KEYWORDS)}")
     assert read.keywords == KEYWORDS
     assert signature("q, k, v, mask=None, **options").keywords == ()
+
+
+def test_a_dropout_of_none_is_a_module_and_keeps_its_default() -> None:
+    assert signature("query, key, value, mask=None, dropout=None").defaults == ("dropout",)
+    assert signature("query, key, value, mask=None, dropout_p=None").defaults == ("dropout_p",)
+    assert signature("query, key, value, mask=None, dropout=0.1").names["dropout_p"] == "dropout"
 
 
 def test_an_unknown_argument_keeps_its_default_and_is_told() -> None:
@@ -86,7 +101,7 @@ def test_an_unknown_argument_keeps_its_default_and_is_told() -> None:
             ),
         ),
         (
-            "x, wq, wk, wv, wo",
+            "x, y, z, m, block",
             (
                 "dropout_p, need_weights, average_weights, enable_gqa, training, deterministic; "
                 "sdpa is called as attend(query, key, value, mask), where only mask is optional"
@@ -176,6 +191,32 @@ def test_arguments_are_known_by_usual_names_in_any_order(
     read = signature(arguments)
     assert names.items() <= read.names.items()
     assert read.placed == placed
+
+
+def test_each_weight_may_be_an_argument() -> None:
+    read = signature("X, W_Q, W_K, W_V, W_O, num_heads, mask=None")
+    assert (read.operator, read.has_own_weights, read.is_self_attention, read.mask) == ("mha", True, True, "mask")
+    assert {role: read.names[role] for role in WEIGHTS} == {"wq": "W_Q", "wk": "W_K", "wv": "W_V", "wo": "W_O"}
+    biased = signature("q, k, v, wq, query_bias, wk, bk, wv, bv, out_weight, bo, num_heads")
+    assert [biased.names[role] for role in ("query", "wo", *BIASES)] == [
+        "q",
+        "out_weight",
+        "query_bias",
+        "bk",
+        "bv",
+        "bo",
+    ]
+    assert "kdim" not in capabilities(biased)
+    assert signature("x, a, b, c, d, num_heads", mapping=dict(zip("abcd", WEIGHTS, strict=True))).has_own_weights
+    assert not signature("q, k, v, params, num_heads").has_own_weights
+    assert not signature("q, k, v, mask=None, wq=None, wk=None, wv=None, wo=None", "sdpa").has_own_weights
+
+
+@pytest.mark.parametrize("missing", ["wo", "num_heads"])
+def test_weights_need_an_output_projection_and_the_number_of_heads(missing: str) -> None:
+    arguments = [name for name in ("x", *WEIGHTS, "num_heads") if name != missing]
+    with pytest.raises(CheckError, match=f"mha is called as .* the argument for its {missing} with --map ARGUMENT="):
+        signature(", ".join(arguments))
 
 
 def test_what_is_mapped_overrules_the_name() -> None:

@@ -18,7 +18,7 @@ Check = Callable[..., Checked]
 
 
 def test_half_of_the_functions_of_the_tables_are_right() -> None:
-    assert len(list(table("RIGHT"))) == len(list(table("WRONG"))) == 17
+    assert len(list(table("RIGHT"))) == len(list(table("WRONG"))) == 25
 
 
 UNUSABLE = {
@@ -417,3 +417,79 @@ def test_the_least_part_can_be_said(checked: Check, tmp_path: Path) -> None:
     assert re.search(
         rf"conforms: \d+ calls judged; {left}; [12]\d % of the cases were judged \(cases that", done.lines()[0]
     )
+
+
+VALID_LENS = """
+import numpy as np
+
+
+def attend(queries, keys, values, valid_lens=None):
+    scores = queries @ keys.swapaxes(-1, -2) / np.sqrt(queries.shape[-1]).astype(queries.dtype)
+    if valid_lens is not None:  # three axes, as in Dive into Deep Learning
+        batch, length, _ = scores.shape
+        hidden = np.arange(scores.shape[-1]) >= valid_lens[:, None, None]
+        scores = np.where(hidden, -1e6, scores).astype(queries.dtype)
+    raised = np.exp(scores - scores.max(-1, keepdims=True))
+    return raised / raised.sum(-1, keepdims=True) @ values
+"""
+
+
+def test_the_layout_is_one_in_which_lengths_work(checked: Check, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(VALID_LENS, encoding="utf-8")
+    done = checked(f"{tmp_path / 'mine.py'}:attend", "masks/key_padding/*", "shapes/cross*")
+    assert done.decision.conforms, done.lines()
+    assert done.notes[0].startswith("called with NumPy arrays (batch * num_heads, seq_len, head_dim); queries as query")
+
+
+CONFIGURED = """
+from torch import nn
+
+
+class Attention(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.qkv = nn.Linear(config.n_embd, 3 * config.n_embd)
+        self.heads = config.number_of_heads
+
+    def forward(self, x):
+        return x
+"""
+
+
+@pytest.mark.frameworks
+def test_a_configuration_without_a_known_name_is_told(checked: Check, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(CONFIGURED, encoding="utf-8")
+    with pytest.raises(CheckError) as caught:
+        checked(f"{tmp_path / 'mine.py'}:Attention")
+    assert str(caught.value) == (
+        "Attention cannot be built: AttributeError: check gives the configuration no 'number_of_heads': it knows the "
+        "names of constructor arguments, such as n_embd, n_head, dropout and block_size (mine.py, line 9: self.heads = "
+        "config.number_of_heads)"
+    )
+
+
+REQUIRED_MASK = """
+import flax.linen as nn
+import jax.numpy as jnp
+
+
+class Attention(nn.Module):
+    num_heads: int
+
+    @nn.compact
+    def __call__(self, x, mask, deterministic):
+        batch, length, width = x.shape
+        qkv = nn.Dense(3 * width, name="c_attn", use_bias=False)(x).reshape(batch, length, 3, self.num_heads, -1)
+        q, k, v = qkv.transpose(2, 0, 3, 1, 4)
+        scores = jnp.where(mask, q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5, -1e9)
+        heads = nn.Dropout(0.1)(nn.softmax(scores), deterministic=deterministic) @ v
+        return nn.Dense(width, name="c_proj", use_bias=False)(heads.transpose(0, 2, 1, 3).reshape(x.shape))
+"""
+
+
+@pytest.mark.frameworks
+def test_a_layer_creates_its_weights_in_a_call_with_what_it_requires(checked: Check, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(REQUIRED_MASK, encoding="utf-8")
+    done = checked(f"{tmp_path / 'mine.py'}:Attention", "shapes/self_attention/one*", dtypes=("float32",))
+    assert done.decision.conforms, done.lines()
+    assert "mask in every call, because None fails or changes the answer" in done.notes[0]

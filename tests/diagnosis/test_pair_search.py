@@ -16,6 +16,7 @@ from conformance.diagnosis.evidence import Change, Evidence
 from conformance.diagnosis.search import Search
 from conformance.diagnosis.suspect import Suspect
 
+from ..problems import random_mha
 from .judged_cells import SIZES, bent, cell, flagged, padded, plain, reply
 
 BY = 0.1
@@ -152,6 +153,19 @@ def test_everyday_mistakes_that_only_show_together_are_found_at_first_sight() ->
     both = {"arguments": "key_value", "result_dtype": "float64"}
     cells = [cell(plain(*size), both) for size in SIZES]
     assert [dict(cause.candidate.change) for cause in diagnosis.first_look(cells)] == [both]
+
+
+def test_a_rare_mistake_is_found_at_first_sight_though_a_usual_one_explains_a_few_calls() -> None:
+    """With one query and one key, key and value may be swapped as well."""
+    rare, usual = {"arguments": "key_as_value"}, (("arguments", "key_value"),)
+    sizes = [(batch, 1, 1) for batch in (1, 2, 3, 5)] + [(batch, 5, 7) for batch in (1, 2, 3, 5, 7)]
+    widths = (11, 11, 11)
+    cells = [
+        cell(random_mha(seed, batch=batch, seq_len_q=q, seq_len_k=k, widths=widths, outputs=("output",)), rare)
+        for seed, (batch, q, k) in enumerate(sizes)
+    ]
+    assert [each.loosely_conforms_under(usual) for each in cells] == [True] * 4 + [False] * 5
+    assert [dict(cause.candidate.change) for cause in diagnosis.first_look(cells)] == [rare]
 
 
 @pytest.mark.parametrize("mistake", [("scale", "none"), ("value_path", "reversed"), ("softmax_axis", "queries")])

@@ -6,14 +6,33 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-RIGHT = ("wrapped", "by_hand", "packed_heads", "flash_style", "returns_both")
+RIGHT = ("wrapped", "by_hand", "packed_heads", "flash_style", "returns_both", "numeric")
 WRONG = {
     "inverted": "reads True in attn_mask as",
     "unscaled": "does not scale the logits",
     "causal_ignored": "ignores the causal argument",
     "over_queries": "takes the softmax over the queries",
     "mask_after_softmax": "after the softmax",
+    "bert": "adds -1e4 to masked logits",
 }
+
+
+def bert(query, key, value, attention_mask=None):
+    """The mask is a number, because PyTorch subtracts no boolean."""
+    scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
+    if attention_mask is not None:
+        scores = scores + (1.0 - attention_mask) * -10000.0
+    return scores.softmax(-1) @ value
+
+
+def numeric(query, key, value, attention_mask=None, padding_mask=None):
+    """Both masks are numbers."""
+    scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
+    if attention_mask is not None:
+        scores = scores.masked_fill(1.0 - attention_mask > 0, -torch.inf)
+    if padding_mask is not None:
+        scores = scores.masked_fill((1.0 - padding_mask)[:, None, None, :] > 0, -torch.inf)
+    return _softmax(scores) @ value
 
 
 def wrapped(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):

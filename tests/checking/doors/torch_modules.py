@@ -5,11 +5,12 @@ import math
 import torch
 from torch import nn
 
-RIGHT = ("ScaledDotProductAttention", "MultiHeadAttention", "Tools.attend")
+RIGHT = ("ScaledDotProductAttention", "MultiHeadAttention", "Tools.attend", "Configured")
 WRONG = {
     "KeyValueSwapped": "swaps key and value",
     "HeadsMerged": "head",
     "SoftmaxOverHeads.forward": "takes the softmax over the heads",
+    "AlwaysCausal": "applies a causal mask although none is requested",
 }
 
 
@@ -79,3 +80,33 @@ class SoftmaxOverHeads(ScaledDotProductAttention):
         if mask is not None:
             scores = scores.masked_fill(mask == 0, torch.finfo(scores.dtype).min)
         return torch.matmul(scores.softmax(1), v)
+
+
+class Configured(nn.Module):
+    """As in GPT: an object has the sizes, the projections are packed, and a buffer has a row for each position."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.c_attn = nn.Linear(config.n_embd, 3 * config.n_embd)
+        self.c_proj = nn.Linear(config.n_embd, config.n_embd)
+        self.dropout = nn.Dropout(config.attn_pdrop if getattr(config, "uses_dropout", True) else 0.0)
+        self.register_buffer("visible", self.pattern(torch.ones(config.block_size, config.block_size)).bool())
+        self.n_head = config.n_head
+
+    @staticmethod
+    def pattern(ones):
+        return ones
+
+    def forward(self, x, mask=None):
+        length = x.shape[1]
+        q, k, v = (each.unflatten(-1, (self.n_head, -1)).transpose(1, 2) for each in self.c_attn(x).chunk(3, dim=-1))
+        scores = q @ k.transpose(-2, -1) / math.sqrt(k.shape[-1])
+        scores = scores.masked_fill(~self.visible[:length, :length], -torch.inf)
+        if mask is not None:
+            scores = scores.masked_fill(mask == 0, -torch.inf)
+        weights = self.dropout(torch.nan_to_num(scores.softmax(-1)))
+        return self.c_proj((weights @ v).transpose(1, 2).flatten(-2))
+
+
+class AlwaysCausal(Configured):
+    pattern = staticmethod(torch.tril)
