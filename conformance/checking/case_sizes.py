@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from conformance.checking.signature import Sizes
-from conformance.spec.case import ArrayMask, Case, Mask, Nested
+from conformance.spec.case import ArrayMask, Case, Mask
+from conformance.spec.published import Nested
 
 
 def in_sizes(case: Case, sizes: Sizes) -> Case:

@@ -37,6 +37,7 @@ from conformance.checking.signature import DTYPES, Signature, parameters_of, rea
 from conformance.checking.target import CheckError, Target
 from conformance.deviations.nonfinite import WHERE_ADDED
 from conformance.disk import see_writable, unwritable
+from conformance.engine import kept_cases
 from conformance.engine.adapters import Subject, subjects_of
 from conformance.engine.cell_records import RunListener
 from conformance.engine.environments import our_own
@@ -54,7 +55,6 @@ from conformance.gate.run_ending import Clock, ending, finish
 from conformance.report import Run, write_reports
 from conformance.report.findings import findings
 from conformance.spec.case import Case
-from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
 from conformance.spec.mistakes import covered, near_glob, old_name_note
 from conformance.spec.old_names import current_value
@@ -550,7 +550,7 @@ def load_cases(operator: str) -> list[Case]:
 @cache
 def _built_in(folder: Path) -> tuple[Case, ...]:
     """Load the packaged cases once: a test suite needs them for each function."""
-    return load([folder], folder)
+    return kept_cases.load_cases([folder], folder)
 
 
 def adapted(cases: list[Case], signature: Signature) -> list[Case]:

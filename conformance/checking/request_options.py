@@ -10,8 +10,8 @@ from conformance.checking.function_check import MIN_JUDGED, TIMEOUT, CheckReques
 from conformance.checking.preflight import Calling
 from conformance.checking.signature import Sizes
 from conformance.checking.target import CheckError, target_of
+from conformance.engine import kept_cases
 from conformance.spec.case import Case
-from conformance.spec.loader import load
 from conformance.spec.mistakes import CaseFileErrors
 
 
@@ -93,7 +93,7 @@ def _loaded(paths: tuple[Path, ...]) -> tuple[Case, ...]:
     if absent := [path for path in paths if not path.exists()]:
         raise CheckError(f"case_paths: there is no case file or folder {absent[0]}")
     try:
-        return load(paths, places.case_root(paths)) if paths else ()
+        return kept_cases.load_cases(paths, places.case_root(paths)) if paths else ()
     except CaseFileErrors as error:
         raise CheckError(str(error)) from error
 

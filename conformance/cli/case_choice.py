@@ -11,11 +11,11 @@ from pathlib import Path
 from conformance import places
 from conformance.cli.argument_parser import UsageError, absent
 from conformance.cli.offer import Offer
+from conformance.engine import kept_cases
 from conformance.engine.run_folder import load_run
 from conformance.engine.runlog import RunLogError
 from conformance.spec.case import Case
 from conformance.spec.loader import NAME as THOROUGH
-from conformance.spec.loader import load
 from conformance.spec.mistakes import covered, near_glob, old_name_note
 from conformance.spec.texts import counted
 
@@ -129,7 +129,7 @@ def load_cases(paths: Sequence[Path], globs: Sequence[str], tag: str | None) -> 
 @lru_cache(maxsize=4)
 def _loaded(paths: tuple[Path, ...], root: Path, _: object) -> tuple[Case, ...]:
     """Load the suites once: a command needs all of them several times."""
-    return load(list(paths), root)
+    return kept_cases.load_cases(paths, root)
 
 
 def _stamp(paths: Sequence[Path], root: Path) -> tuple[tuple[str, int], ...]:

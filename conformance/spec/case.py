@@ -6,16 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from conformance.bridge.contract import SECOND_CALL
 from conformance.spec import refusals, yaml_syntax
 from conformance.spec.matrix import with_settings
 from conformance.spec.problem import AXES, GRADIENT, GRADIENTS, PRESENT, PRESENTS, SCORES
-from conformance.spec.published import Published
-
-# A literal array: nested tuples of bools, ints and floats.
-Nested = tuple[Any, ...]
+from conformance.spec.published import Nested, Published
 
 Element = Literal["bool", "int", "float"]
 

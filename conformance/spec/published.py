@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from conformance.spec import array_files
 from conformance.spec.model import Model
@@ -49,6 +49,15 @@ class PublishedFields(Model):
     )
 
 
+def frozen(value: Any) -> Any:
+    """Convert nested lists to nested tuples."""
+    return tuple(map(frozen, value)) if isinstance(value, list) else value
+
+
+# A literal array: nested tuples of bools, ints and floats.
+Nested = Annotated[tuple[Any, ...], BeforeValidator(frozen)]
+
+
 @dataclass(frozen=True)
 class Published:
     """
@@ -58,7 +67,7 @@ class Published:
     """
 
     source: str
-    literals: tuple[tuple[str, Any], ...] = ()
+    literals: tuple[tuple[str, Nested], ...] = ()
     file: Path | None = None
     digits: int | None = None
     rtol: float = 0.0
@@ -92,8 +101,3 @@ def published(model: PublishedFields | None, suite: Path) -> Published | None:
         computed_in=model.computed_in,
         errata=model.errata,
     )
-
-
-def frozen(value: Any) -> Any:
-    """Convert nested lists to nested tuples."""
-    return tuple(map(frozen, value)) if isinstance(value, list) else value
