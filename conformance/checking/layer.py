@@ -8,6 +8,7 @@ is PyTorch, Flax (nnx or linen), Equinox, Keras, or none.
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -279,7 +280,8 @@ def _keras_layer(layer: Any, call: Call, method: str) -> Any:
 
     def applied(*arrays: Any, **others: Any) -> Any:
         if call.params:
-            called(*arrays, **others)
+            with _zero_kernels():
+                called(*arrays, **others)
             variables = dict(_keras_variables(layer))
             leaves = {name: _float64(each) for name, each in variables.items()}
             _fill(linears_of(leaves), _numbers(call), np.zeros_like)
@@ -288,6 +290,19 @@ def _keras_layer(layer: Any, call: Call, method: str) -> Any:
         return keras.tree.map_structure(keras.ops.convert_to_numpy, called(*arrays, **others))
 
     return applied
+
+
+@contextmanager
+def _zero_kernels() -> Iterator[None]:
+    """Initialise kernels with zeros: they get the weights of the call, and random numbers take most of its time."""
+    keras = sys.modules["keras"]
+    kind, zeros = keras.initializers.VarianceScaling, keras.initializers.Zeros()
+    drawn = kind.__call__
+    kind.__call__ = lambda _, shape, dtype=None: zeros(shape, dtype=dtype)
+    try:
+        yield
+    finally:
+        kind.__call__ = drawn
 
 
 def _keras_linears(layer: Any, inputs: Sequence[Any], modes: Mapping[str, bool]) -> Linears:

@@ -149,7 +149,10 @@ def add_check(commands: Commands) -> None:
     parser = command(commands, "check", "judge a function of your own", "check mine.py:attention")
     parser.set_defaults(command="command_check:inspect_and_judge")
     parser.add_argument(
-        "target", nargs="?", metavar="FILE:FUNCTION", help="a function at the top level of a file (docs/check.md)"
+        "target",
+        nargs="?",
+        metavar="FILE:FUNCTION",
+        help="a function or a layer class at the top level of a file (docs/check.md)",
     )
     parser.add_argument(
         "--as",
