@@ -401,9 +401,12 @@ class Trial:
         if not signature.has("mask"):
             return MaskForm(), False
         hides = partial(self._hides, signature, sizes, "mask")
+        numbers = partial(self._hides, replace(signature, numeric=("mask",)), sizes, "mask")
         for axes in FORMS:
             whole = False
             boolean, added = hides(axes, MOST, added=False), hides(axes, MOST, added=True)
+            if added and numbers(axes, MOST, added=False):  # (1.0 - mask) * -1e4 is -inf where the mask is
+                added = False
             if boolean or added:
                 whole = hides(axes, SPARSE, added=not boolean) is None
             elif boolean is None and added is None:
