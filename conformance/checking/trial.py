@@ -82,6 +82,9 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
+# A call without further arguments.
+NO_ARGUMENTS: Mapping[str, Any] = {}
+
 # In place of a line: the function returned something.
 RETURNED = sys.maxsize
 
@@ -317,9 +320,9 @@ class Trial:
                 failures.append(failed)
         raise failures[0]
 
-    def _output(self, signature: Signature, sizes: Mapping[str, int]) -> Array:
-        """Return the output of a plain call that works."""
-        layouts, result = self._layouts(signature), self._reply(signature, sizes, {})
+    def _output(self, signature: Signature, sizes: Mapping[str, int], given: Mapping[str, Any] = NO_ARGUMENTS) -> Array:
+        """Return the output of a plain call that works; given: as in `_reply`."""
+        layouts, result = self._layouts(signature), self._reply(signature, sizes, given)
         return layouts.output(layouts.parts(result, 1)[0] if layouts.is_tuple(result) else result).float64()
 
     def _returning(self, signature: Signature, result: Any, sizes: Mapping[str, int]) -> Signature:
@@ -412,6 +415,8 @@ class Trial:
             elif boolean is None and added is None:
                 boolean, added = hides(axes, WHOLE, added=False), hides(axes, WHOLE, added=True)
                 whole = True
+            if not boolean and added is False and signature.mask != "mask" and self._adds(signature, sizes, axes):
+                added, boolean = True, boolean is not None and not self._adds_booleans(signature, sizes, axes)
             if boolean is not None or added is not None:
                 named = "mask" in signature.numeric or (signature.framework == "numpy" and signature.mask == "mask")
                 takes_booleans = bool(boolean) or not added or named
@@ -435,6 +440,35 @@ class Trial:
                     found.append(role)
                     break
         return tuple(found)
+
+    def _adds(self, signature: Signature, sizes: Mapping[str, int], axes: Sequence[str]) -> bool:
+        """
+        Return whether zeros as a mask change nothing, and -1 for one key does.
+
+        So the mask is added, though another mistake, such as a softmax over the queries, hides that -inf hides a key.
+        """
+        zeros = np.zeros([sizes[AXES[axis]] if axis in MOST else 1 for axis in axes])
+        lower = zeros.copy()
+        lower[..., HIDDEN] = -1.0
+        same, other = (to_tensor(each, self._dtype) for each in (zeros, lower))
+        return self._agree(sizes, (signature, {}), (signature, {"mask": same})) is True and (
+            self._agree(sizes, (signature, {}), (signature, {"mask": other})) is False
+        )
+
+    def _adds_booleans(self, signature: Signature, sizes: Mapping[str, int], axes: Sequence[str]) -> bool:
+        """Return whether a boolean mask does the same as the numbers 1 and 0."""
+        attend = np.ones([sizes[AXES[axis]] if axis in MOST else 1 for axis in axes], dtype=bool)
+        attend[..., HIDDEN] = False
+        given = {"mask": Tensor.of(attend)}
+        return bool(self._agree(sizes, (signature, given), (replace(signature, numeric=("mask",)), given)))
+
+    def _agree(self, sizes: Mapping[str, int], *calls: tuple[Signature, Mapping[str, Any]]) -> bool | None:
+        """Return whether two calls have the same output; None if one fails."""
+        try:
+            one, other = (self._output(signature, sizes, given) for signature, given in calls)
+        except _FailedError:
+            return None
+        return np.array_equal(one, other, equal_nan=True)
 
     def _is_bias_whole(self, signature: Signature, sizes: Mapping[str, int]) -> bool:
         """Return whether the additive argument raises an exception unless all its axes have their full size."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from conformance.deviations.deviation import Deviation, HeadsMap
 from conformance.reference.pipeline import Steps, StepsMap, following, replace_step, replacing, wrapping
-from conformance.reference.steps import State, add_bias, softmax, widened
+from conformance.reference.steps import State, add_bias, softmax, widened, without_logits
 from conformance.spec.masks import as_bool, is_boolean
 from conformance.spec.problem import Array
 from conformance.spec.rounding import largest, round_to, smallest_subnormal
@@ -52,8 +52,10 @@ def _softmax_of_operands(score: str) -> HeadsMap:
             top = state.subtracted
             exponentials = round_to(np.exp(state.logits - top), score)
         total = exponentials.sum(axis=axes, keepdims=True) + (0.0 if state.added is None else state.added(top))
-        probs = np.where(total == 0.0, state.underflown, exponentials / np.where(total == 0.0, 1.0, total))
-        return state.but(probs=probs, fully_masked=np.all(state.logits == -np.inf, axis=-1))
+        state = state.but(fully_masked=np.all(state.logits == -np.inf, axis=-1))
+        empty = np.where(without_logits(state), np.nan, state.underflown)
+        probs = np.where(total == 0.0, empty, exponentials / np.where(total == 0.0, 1.0, total))
+        return state.but(probs=probs)
 
     return normalise
 
@@ -128,13 +130,18 @@ def _fully_masked_rows(weights: Callable[[State], Array | float]) -> StepsMap:
     """Replace the weights of fully masked rows; `weights` is broadcastable to the weights of all rows."""
 
     def settle(state: State) -> State:
-        if not state.fully_masked.any():
+        masked = without_logits(state)
+        if not masked.any():
             return state
-        return state.but(
-            probs=np.where(state.fully_masked[..., None], weights(state), state.probs), absorbed=state.fully_masked
-        )
+        return state.but(probs=np.where(masked, weights(state), state.probs), absorbed=state.fully_masked)
 
     return replacing("fully_masked_rows", settle)
+
+
+def _equal(state: State) -> float:
+    """Return equal weights, which sum to one over the axes of the softmax."""
+    number: int = math.prod(state.logits.shape[axis] for axis in state.softmax_axes)
+    return 1.0 / number
 
 
 def _unpadded(state: State) -> Array:
@@ -166,7 +173,7 @@ def _softmax(decision: str, name: str, steps: StepsMap) -> Deviation:
 
 ROWS: tuple[Deviation, ...] = (
     Deviation("fully_masked_row", "nan", steps=replacing("fully_masked_rows", lambda state: state)),
-    Deviation("fully_masked_row", "uniform", steps=_fully_masked_rows(lambda state: 1.0 / state.logits.shape[-1])),
+    Deviation("fully_masked_row", "uniform", steps=_fully_masked_rows(_equal)),
     Deviation("fully_masked_row", "uniform_unpadded", steps=_fully_masked_rows(_unpadded)),
     Deviation("softmax_axis", "queries", steps=_over(-2)),
     Deviation("softmax_axis", "heads", steps=_over(1)),

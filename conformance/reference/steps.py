@@ -231,9 +231,16 @@ def softmax(state: State) -> State:
     return state.but(probs=probs, fully_masked=fully_masked)
 
 
+def without_logits(state: State) -> Array:
+    """Return where everything over which the softmax sums is masked: fully masked rows, if it sums over the keys."""
+    if state.softmax_axes == (-1,):
+        return state.fully_masked[..., None]
+    return np.asarray(np.all(state.logits == -np.inf, axis=state.softmax_axes, keepdims=True))
+
+
 def settle_fully_masked_rows(state: State) -> State:
     """Set the weights of fully masked rows to zero (ONNX Attention since 1.23, torch SDPA)."""
-    return state.but(probs=np.where(state.fully_masked[..., None], 0.0, state.probs))
+    return state.but(probs=np.where(without_logits(state), 0.0, state.probs))
 
 
 def weigh(state: State) -> State:

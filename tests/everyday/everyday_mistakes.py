@@ -316,6 +316,18 @@ if is_causal:
             "total": "total = weights.sum(axis=1, keepdims=True)",
         },
     ),
+    *(
+        Mistake(
+            f"softmax over {name} without a guard",
+            (f"softmax_axis={name}",),
+            {
+                "maximum": f"top = logits.max(axis={axis}, keepdims=True)",
+                "total": f"total = weights.sum(axis={axis}, keepdims=True)",
+                "divide": "weights = weights / total",
+            },
+        )
+        for name, axis in (("queries", -2), ("heads", 1))
+    ),
     Mistake(
         "softmax over the batch",
         ("softmax_axis=batch",),
