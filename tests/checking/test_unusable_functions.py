@@ -272,17 +272,42 @@ def test_every_order_of_axes_is_found_out(checked: Check, tmp_path: Path, layout
     assert sum(cell.verdict == "pass" for cell in done.run.cells.values()) > 30
 
 
+ADDED = (
+    "import numpy as np\n\ndef attend(q, k, v, attn_mask=None):\n"
+    "    s = q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5\n"
+    "    s = s if attn_mask is None else s + attn_mask\n"
+    "    e = np.exp(s - s.max(-1, keepdims=True))\n    return (e / e.sum(-1, keepdims=True) @ v).astype(q.dtype)\n"
+)
+NO_BOOLEANS = ", floats (added to the logits; booleans raise no error, but hide no key)"
+
+
 def test_a_boolean_mask_that_is_added_is_told(checked: Check, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(
-        "import numpy as np\n\ndef attend(q, k, v, attn_mask=None):\n"
-        "    s = q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5\n"
-        "    s = s if attn_mask is None else s + attn_mask\n"
-        "    e = np.exp(s - s.max(-1, keepdims=True))\n    return (e / e.sum(-1, keepdims=True) @ v).astype(q.dtype)\n",
-        encoding="utf-8",
-    )
+    (tmp_path / "mine.py").write_text(ADDED, encoding="utf-8")
     done = checked(f"{tmp_path / 'mine.py'}:attend", "shapes/cross*", "masks/additive/*")
     assert done.decision.conforms, done.lines()
-    assert done.notes[0].endswith(", floats (added to the logits; booleans raise no error, but hide no key)")
+    assert done.notes[0].endswith(NO_BOOLEANS)
+
+
+@pytest.mark.parametrize(
+    ("added", "said"),
+    [
+        ("s + attn_mask", NO_BOOLEANS),
+        (
+            "np.where(attn_mask, s, -np.inf) if attn_mask.dtype == bool else s + attn_mask",
+            ", boolean (True = attend) or floats (added to the logits)",
+        ),
+        ("np.where(attn_mask != 0, s, -np.inf)", ", boolean (True = attend)"),
+    ],
+)
+def test_a_mask_is_recognised_though_a_mistake_hides_what_it_hides(
+    checked: Check, tmp_path: Path, added: str, said: str
+) -> None:
+    """With a softmax over the queries, a key that is hidden from all of them makes the output NaN."""
+    text = ADDED.replace("s + attn_mask", added).replace("(-1, keepdims", "(-2, keepdims")
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    done = checked(f"{tmp_path / 'mine.py'}:attend", "shapes/cross*", "masks/a*", dtypes=("float32",))
+    assert [str(cause) for cause in done.causes if "takes the softmax over the queries" in str(cause)]
+    assert done.notes[0].endswith(said)
 
 
 REQUIRED = """
