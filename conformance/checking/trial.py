@@ -1,7 +1,6 @@
 """Trial calls of the function to check: they find out which arrays, axis order and masks it takes."""
 
 import re
-import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ import numpy as np
 from conformance.bridge import Call, Facts, Tensor
 from conformance.checking.array_layouts import PASSED, ArrayLayouts
 from conformance.checking.layer import Layer
+from conformance.checking.mask_trial import FORMS, HIDDEN, MASK_FORMS, RETURNED, MaskTrial, TrialError
 from conformance.checking.signature import DTYPES, LAYOUTS, MASKS, NOTHING, MaskForm, Signature, Sizes
 from conformance.checking.target import CheckError
 from conformance.spec.problem import AXES, Array
@@ -30,18 +30,6 @@ USUAL = (Sizes((64,), 128), Sizes((128,), 256))
 HEAD_DIMS = (SIZES["head_dim"], 8, 16, 32, 64, 128, 256)
 MULTIPLES = (1, 8, 16, 32, 64, 128, 256)
 
-# Possible axes of a mask, the most general first.
-FORMS = (("b", "h", "q", "k"), ("q", "k"), ("b", "q", "k"), ("b", "k"))
-
-# Axes of a mask that have their full size in a trial call.
-MOST, WHOLE, SPARSE = "bqk", "bhqk", "k"
-
-# The form of the other arguments that hold a mask.
-MASK_FORMS = {
-    "key_padding_mask": MaskForm(("b", "k")),
-    "bias": MaskForm(("b", "h", "q", "k"), boolean=False, added=True),
-}
-
 # The dtypes of plain calls if none in float32 works.
 OTHER_DTYPES = ("float16", "bfloat16", "float64")
 
@@ -50,9 +38,6 @@ SEED = 7
 
 # Maximum absolute error of a right answer when an axis order is chosen; rounding errors are smaller.
 NEAR = 0.05
-
-# Index of the key that the mask of a trial call hides.
-HIDDEN = 2
 
 ARRAYS = {"numpy": "NumPy arrays", "torch": "torch tensors", "jax": "JAX arrays"}
 
@@ -82,28 +67,8 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-# A call without further arguments.
-NO_ARGUMENTS: Mapping[str, Any] = {}
-
-# In place of a line: the function returned something.
-RETURNED = sys.maxsize
-
-
-class _FailedError(Exception):
-    """
-    A trial call has no usable reply; the message follows the call in a sentence.
-
-    line: the last line of the user's file that was reached, or RETURNED. refused: whether that line is a raise or an
-    assert, so that the function itself refuses the call.
-    """
-
-    def __init__(self, message: str, line: int = RETURNED, *, refused: bool = False) -> None:
-        super().__init__(message)
-        self.line, self.refused = line, refused
-
-
 # What plain calls show, or None; framework and layout -> how they failed; the frameworks that were tried.
-_Searched = tuple[Signature | None, dict[tuple[str, str], _FailedError], list[str]]
+_Searched = tuple[Signature | None, dict[tuple[str, str], TrialError], list[str]]
 
 
 class Trial:
@@ -171,13 +136,13 @@ class Trial:
         taken = [each for each in HEAD_DIMS if not self._failed(signature, replace(sizes, head_dims=(each,)))]
         return replace(sizes, head_dims=() if HEAD_DIMS[0] in taken else tuple(taken))
 
-    def _failed(self, signature: Signature, sizes: Sizes) -> _FailedError | None:
+    def _failed(self, signature: Signature, sizes: Sizes) -> TrialError | None:
         """Return why a plain call in these sizes fails, or None if one works, maybe with equal lengths."""
         failures = []
         for numbers in _unequal_and_equal(sizes):
             try:
                 self._returning(signature, self._reply(signature, numbers, {}), numbers)
-            except _FailedError as failed:
+            except TrialError as failed:
                 failures.append(failed)
             else:
                 return None
@@ -190,7 +155,7 @@ class Trial:
             self._dtype = dtype
             try:
                 self._reply(signature, self._sizes, {})
-            except _FailedError as failed:
+            except TrialError as failed:
                 if failed.refused:
                     refused[dtype] = str(failed)
         self._dtype = "float32"
@@ -198,7 +163,7 @@ class Trial:
 
     def _searched(self, frameworks: Sequence[str], layouts: Sequence[str]) -> _Searched:
         """Return what plain calls in one dtype show, or None; how they failed; and the frameworks that were tried."""
-        failures: dict[tuple[str, str], _FailedError] = {}
+        failures: dict[tuple[str, str], TrialError] = {}
         every = _unequal_and_equal(self._signature.sizes)[-1 if self._signature.is_self_attention else 0 :]
         tried = [*frameworks]
         for sizes, framework in product(every, frameworks):
@@ -206,20 +171,16 @@ class Trial:
             for layout in layouts if framework in tried else ():
                 try:
                     found.append(self._tried(replace(self._signature, framework=framework, layout=layout), sizes))
-                except _FailedError as failed:
+                except TrialError as failed:
                     failures.setdefault((framework, layout), failed)
                     if failed.line == RETURNED:  # so the framework is right
                         tried = [framework]
             if found:
                 found = [each for each in found if self._is_near(each, sizes)] or found
                 best = next((each for each in found if self._takes_padding(each, sizes)), found[0])
-                best = replace(best, numeric=self._numeric(best, sizes))
-                (form, whole), wide = self._form(best, sizes), self._is_wide(best, sizes)
-                if form is None and best.mask_by_place:
-                    best = best.without_mask()
-                roles = (*(["mask"] if whole else []), *(["bias"] if self._is_bias_whole(best, sizes) else []))
                 self._sizes = sizes
-                best = replace(best, form=form or best.form, wide=wide, whole=roles)
+                best = replace(best, wide=self._is_wide(best, sizes))
+                best = MaskTrial(partial(self._output, sizes=sizes), sizes, self._dtype).settled(best)
                 return _with_equal_lengths(best, sizes, failures), failures, tried
         return None, failures, tried
 
@@ -228,7 +189,7 @@ class Trial:
         sizes, taken = self._sizes, []
         for dtype in _dtypes_of(signature.framework):
             self._dtype = dtype
-            with suppress(_FailedError):
+            with suppress(TrialError):
                 self._returning(signature, self._reply(signature, sizes, {}), sizes)
                 taken.append(dtype)
         return tuple(taken)
@@ -246,15 +207,15 @@ class Trial:
         logits = query @ key.swapaxes(-1, -2) * sizes["head_dim"] ** -0.5
         raised = np.exp(logits - logits.max(axis=-1, keepdims=True))
         expected = raised / raised.sum(axis=-1, keepdims=True) @ value
-        return bool((np.abs(self._output(signature, sizes) - expected) < NEAR).all())
+        return bool((np.abs(self._output(signature, {}, sizes) - expected) < NEAR).all())
 
     def _takes_padding(self, signature: Signature, sizes: Mapping[str, int]) -> bool:
         """Return whether a call with each argument for padding works; a function may take other axes without one."""
         padding = [role for role in ("key_padding_mask", "lengths") if signature.has(role)]
         padded = replace(signature, always=(*signature.always, *padding))
         try:
-            self._returning(padded, self._reply(padded, sizes, {}), sizes)
-        except _FailedError:
+            self._output(padded, {}, sizes)
+        except TrialError:
             return False
         return True
 
@@ -266,7 +227,7 @@ class Trial:
         return self._known_layouts[which]
 
     def _failure_lines(
-        self, failures: Mapping[tuple[str, str], _FailedError], frameworks: Sequence[str], layouts: Sequence[str]
+        self, failures: Mapping[tuple[str, str], TrialError], frameworks: Sequence[str], layouts: Sequence[str]
     ) -> str:
         """Return what was tried and why it failed; the axis order with which the function came furthest is first."""
         framework = frameworks[0]
@@ -292,17 +253,17 @@ class Trial:
         if not signature.always:
             return self._first(_with_scale(signature), sizes)
         masked = None
-        with suppress(_FailedError):
+        with suppress(TrialError):
             masked = self._first(_with_masks(signature), sizes)
         try:
             without = self._first(_with_scale(replace(signature, always=())), sizes)
-        except _FailedError:
+        except TrialError:
             if masked is None:
                 raise
             return masked
         if masked is None or (without.operator == "sdpa" and self._is_near(without, sizes)):
             return without
-        difference = np.abs(self._output(without, sizes) - self._output(masked, sizes))
+        difference = np.abs(self._output(without, {}, sizes) - self._output(masked, {}, sizes))
         return without if (difference < NEAR).all() else masked
 
     def _first(self, signatures: Iterable[Signature], sizes: Mapping[str, int]) -> Signature:
@@ -310,19 +271,25 @@ class Trial:
         Return the first signature with which a plain call works, with what it returns.
 
         Raises:
-            _FailedError: why the first fails, if all do.
+            TrialError: why the first fails, if all do.
         """
         failures = []
         for each in signatures:
             try:
                 return self._returning(each, self._reply(each, sizes, {}), sizes)
-            except _FailedError as failed:
+            except TrialError as failed:
                 failures.append(failed)
         raise failures[0]
 
-    def _output(self, signature: Signature, sizes: Mapping[str, int], given: Mapping[str, Any] = NO_ARGUMENTS) -> Array:
-        """Return the output of a plain call that works; given: as in `_reply`."""
+    def _output(self, signature: Signature, given: Mapping[str, Any], sizes: Mapping[str, int]) -> Array:
+        """
+        Return the output of a call; given: as in `_reply`.
+
+        Raises:
+            TrialError: the call failed, or the output has a wrong shape.
+        """
         layouts, result = self._layouts(signature), self._reply(signature, sizes, given)
+        self._returning(signature, result, sizes)
         return layouts.output(layouts.parts(result, 1)[0] if layouts.is_tuple(result) else result).float64()
 
     def _returning(self, signature: Signature, result: Any, sizes: Mapping[str, int]) -> Signature:
@@ -330,21 +297,21 @@ class Trial:
         Return the signature with the kind of values that are returned together with the output.
 
         Raises:
-            _FailedError: the output does not have the expected shape.
+            TrialError: the output does not have the expected shape.
         """
         layouts = self._layouts(signature)
         several = layouts.is_tuple(result)
         parts = layouts.parts(result, 2) if several else (result,)
         if result is None or not parts:
-            raise _FailedError(f"it returned {'nothing' if result is None else 'an empty tuple'}; return the output")
+            raise TrialError(f"it returned {'nothing' if result is None else 'an empty tuple'}; return the output")
         try:
             output = layouts.output(parts[0])
         except Exception as error:  # noqa: BLE001 - whatever a foreign object raises
-            raise _FailedError(f"it did not return an array: {failure_text(error, self._path)}") from None
+            raise TrialError(f"it did not return an array: {failure_text(error, self._path)}") from None
         expected = _output_shape(signature.operator, sizes)
         if output.shape != expected:
             order = _order(output.shape, signature.operator, expected)
-            raise _FailedError(f"it returned an array of shape {list(output.shape)}{order}, expected {list(expected)}")
+            raise TrialError(f"it returned an array of shape {list(output.shape)}{order}, expected {list(expected)}")
         if not several or signature.has("need_weights") or len(parts) == 1:
             return signature
         return replace(signature, returned=_second(layouts, parts[1], sizes))
@@ -354,7 +321,7 @@ class Trial:
         Make one call; given: role -> tensor, in addition to the defaults of a plain call.
 
         Raises:
-            _FailedError: the function raised an exception.
+            TrialError: the function raised an exception.
         """
         given = {**_masking_nothing(signature, sizes, self._dtype), **given}
         try:
@@ -381,7 +348,7 @@ class Trial:
         except BaseException as error:  # noqa: BLE001 - whatever the user's function raises
             line, text = _line(error, self._path)
             refused = text.startswith(("raise", "assert"))
-            raise _FailedError(f"it raised {failure_text(error, self._path)}", line, refused=refused) from None
+            raise TrialError(f"it raised {failure_text(error, self._path)}", line, refused=refused) from None
 
     def _is_wide(self, signature: Signature, sizes: Mapping[str, int]) -> bool:
         """Return whether an sdpa call works in which value_dim differs from head_dim; always True for mha."""
@@ -390,121 +357,9 @@ class Trial:
             return True
         try:
             self._returning(signature, self._reply(signature, wider, {}), wider)
-        except _FailedError:
+        except TrialError:
             return False
         return True
-
-    def _form(self, signature: Signature, sizes: Mapping[str, int]) -> tuple[MaskForm | None, bool]:
-        """
-        Return the form of the mask argument: the first axes with which a boolean or an additive mask works.
-
-        Return also whether no axis of it may have size 1, because the function then raises an exception. If it ignores
-        such a mask, that is a mistake. The form is None if no call with a mask returns an output of the right shape.
-        """
-        if not signature.has("mask"):
-            return MaskForm(), False
-        hides = partial(self._hides, signature, sizes, "mask")
-        numbers = partial(self._hides, replace(signature, numeric=("mask",)), sizes, "mask")
-        for axes in FORMS:
-            whole = False
-            boolean, added = hides(axes, MOST, added=False), hides(axes, MOST, added=True)
-            if added and numbers(axes, MOST, added=False):  # (1.0 - mask) * -1e4 is -inf where the mask is
-                added = False
-            if boolean or added:
-                whole = hides(axes, SPARSE, added=not boolean) is None
-            elif boolean is None and added is None:
-                boolean, added = hides(axes, WHOLE, added=False), hides(axes, WHOLE, added=True)
-                whole = True
-            if not boolean and added is False and signature.mask != "mask" and self._adds(signature, sizes, axes):
-                added, boolean = True, boolean is not None and not self._adds_booleans(signature, sizes, axes)
-            if boolean is not None or added is not None:
-                named = "mask" in signature.numeric or (signature.framework == "numpy" and signature.mask == "mask")
-                takes_booleans = bool(boolean) or not added or named
-                misread = boolean is False and not takes_booleans
-                return MaskForm(axes, takes_booleans, bool(added) and not named, misread), whole
-        return None, False
-
-    def _numeric(self, signature: Signature, sizes: Mapping[str, int]) -> tuple[str, ...]:
-        """
-        Return the masks that take the numbers 1 and 0, but no booleans.
-
-        An example is `scores + (1.0 - mask) * -10000.0` in PyTorch, where the difference of a number and a boolean
-        raises an exception. With a mask of 0 and -inf it hides the same keys, but rounds the logits to thousandths.
-        """
-        found = []
-        for role, forms in (("mask", FORMS), ("key_padding_mask", (MASK_FORMS["key_padding_mask"].axes,))):
-            for axes in forms if signature.has(role) else ():
-                if self._hides(signature, sizes, role, axes, MOST, added=False):
-                    break
-                if self._hides(replace(signature, numeric=(role,)), sizes, role, axes, MOST, added=False):
-                    found.append(role)
-                    break
-        return tuple(found)
-
-    def _adds(self, signature: Signature, sizes: Mapping[str, int], axes: Sequence[str]) -> bool:
-        """
-        Return whether zeros as a mask change nothing, and -1 for one key does.
-
-        So the mask is added, though another mistake, such as a softmax over the queries, hides that -inf hides a key.
-        """
-        zeros = np.zeros([sizes[AXES[axis]] if axis in MOST else 1 for axis in axes])
-        lower = zeros.copy()
-        lower[..., HIDDEN] = -1.0
-        same, other = (to_tensor(each, self._dtype) for each in (zeros, lower))
-        return self._agree(sizes, (signature, {}), (signature, {"mask": same})) is True and (
-            self._agree(sizes, (signature, {}), (signature, {"mask": other})) is False
-        )
-
-    def _adds_booleans(self, signature: Signature, sizes: Mapping[str, int], axes: Sequence[str]) -> bool:
-        """Return whether a boolean mask does the same as the numbers 1 and 0."""
-        attend = np.ones([sizes[AXES[axis]] if axis in MOST else 1 for axis in axes], dtype=bool)
-        attend[..., HIDDEN] = False
-        given = {"mask": Tensor.of(attend)}
-        return bool(self._agree(sizes, (signature, given), (replace(signature, numeric=("mask",)), given)))
-
-    def _agree(self, sizes: Mapping[str, int], *calls: tuple[Signature, Mapping[str, Any]]) -> bool | None:
-        """Return whether two calls have the same output; None if one fails."""
-        try:
-            one, other = (self._output(signature, sizes, given) for signature, given in calls)
-        except _FailedError:
-            return None
-        return np.array_equal(one, other, equal_nan=True)
-
-    def _is_bias_whole(self, signature: Signature, sizes: Mapping[str, int]) -> bool:
-        """Return whether the additive argument raises an exception unless all its axes have their full size."""
-        hides = partial(self._hides, signature, sizes, "bias", FORMS[0], added=True)
-        return signature.has("bias") and hides(SPARSE) is None and hides(WHOLE) is not None
-
-    def _hides(
-        self, signature: Signature, sizes: Mapping[str, int], role: str, axes: Sequence[str], full: str, *, added: bool
-    ) -> bool | None:
-        """
-        Return whether a mask hides a key, with either meaning of True; None if the call fails.
-
-        full: the axes that have their full size; the others have size 1.
-        """
-        attend = np.ones([sizes[AXES[axis]] if axis in full else 1 for axis in axes], dtype=bool)
-        attend[..., HIDDEN] = False
-        boolean = (Tensor.of(attend), Tensor.of(~attend))
-        masks = (to_tensor(np.where(attend, 0.0, -np.inf), self._dtype),) if added else boolean
-        try:
-            return any(self._is_blind(signature, sizes, {role: mask}) for mask in masks)
-        except _FailedError:
-            return None
-
-    def _is_blind(self, signature: Signature, sizes: Mapping[str, int], given: Mapping[str, Tensor]) -> bool:
-        """Return whether key and value at the hidden position do not change the output."""
-        layouts = self._layouts(signature)
-        outputs = []
-        for moved in (0.0, 1.0):
-            result = self._reply(signature, sizes, {**given, "moved": moved})
-            self._returning(signature, result, sizes)
-            parts = layouts.parts(result, 2) if layouts.is_tuple(result) else (result,)
-            outputs.append(layouts.output(parts[0]).float64())
-        if signature.is_self_attention:  # the moved position is a query too
-            outputs = [np.delete(each, HIDDEN, axis=-2) for each in outputs]
-        same = np.array_equal(outputs[0], outputs[1], equal_nan=True)
-        return same and bool(np.isfinite(outputs[0]).all())
 
 
 def device_hint(device: str) -> str:
@@ -601,7 +456,7 @@ def _unequal_and_equal(sizes: Sizes) -> tuple[dict[str, int], ...]:
 
 
 def _with_equal_lengths(
-    signature: Signature, sizes: Mapping[str, int], failures: Mapping[tuple[str, str], _FailedError]
+    signature: Signature, sizes: Mapping[str, int], failures: Mapping[tuple[str, str], TrialError]
 ) -> Signature:
     """Return the signature with equal seq_len_q and seq_len_k if the function refuses others; sizes: of what works."""
     failed = failures.get((signature.framework, signature.layout))
