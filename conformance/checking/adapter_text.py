@@ -13,6 +13,9 @@ from conformance.checking.target import CheckError, Target
 # The second causal argument of a function that takes causal_alignment.
 AT_END = "is_causal_bottom_right"
 
+# In place of the causal argument of a function that applies a causal mask in every call.
+IN_EVERY_CALL = "causal_in_every_call"
+
 _AXES = ["b", "h", "q", "k"]
 _WIDTHS = ("value_dim", "kdim", "query_dim", "output_dim", "no_bias", "some_biases")
 
@@ -90,6 +93,8 @@ def slots(signature: Signature, polarity: Mapping[str, str]) -> dict[str, dict[s
         found[names["is_causal"]] = {"role": "causal", "alignment": "top_left"}
         if signature.has("causal_alignment"):
             found[AT_END] = {"role": "causal", "alignment": "bottom_right"}
+    elif signature.always_causal:
+        found[IN_EVERY_CALL] = {"role": "causal", "alignment": signature.always_causal}
     if signature.has("window"):
         found[names["window"]] = {"role": "window"}
     return {name: {**slot, **_restrictions(signature, name, found)} for name, slot in found.items()}

@@ -223,6 +223,8 @@ def _called_with_masks(signature: Signature) -> Iterator[str]:
         yield f"{signature.mask} as the mask, {_mask(signature.form, numeric='mask' in signature.numeric)}{otherwise}"
     if "key_padding_mask" in signature.numeric:
         yield f"{signature.names['key_padding_mask']} as {NUMBERS}"
+    if signature.always_causal and not signature.has("is_causal"):
+        yield "no argument for a causal mask, because it applies one in every call, as declared"
     whole = "with all axes in full size, because with axes of size 1 it raises an exception"
     yield from (f"{signature.names[role]} {whole}" for role in signature.whole)
     if NOTHING in signature.names:

@@ -16,6 +16,9 @@ from conformance.spec.problem import Problem
 from conformance.spec.texts import one_of
 from conformance.verdicts.expectation import expect
 
+# Name of a causal mask that no argument requests -> its alignment.
+ALWAYS_CAUSAL = {"unasked": "top_left", "unasked_bottom_right": "bottom_right"}
+
 
 @dataclass(frozen=True)
 class Declared:
@@ -29,6 +32,11 @@ class Declared:
     dialect: Mapping[str, str] = field(default_factory=dict)
     canonical: tuple[str, ...] = ()
     polarity: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def always_causal(self) -> str:
+        """Return the alignment of a causal mask that is declared for every call; "" if there is none."""
+        return ALWAYS_CAUSAL.get(self.dialect.get("causal_mask", ""), "")
 
     def pins(self, decision: str) -> bool:
         """Return whether the user declares this decision."""

@@ -462,6 +462,7 @@ def _begin_own(request: CheckRequest, folder: Path, inspection: Inspection) -> _
     offered = _of_dtypes(adapted(request.cases(signature.operator), signature), request.dtypes)
     chosen = _chosen(offered, request.globs)
     declared = read_declared(request.declare, slots(signature, {}), materialise(cases[0]))
+    signature = replace(signature, always_causal=declared.always_causal)
     judge = Judge(expectations=_known_expectations(tuple(cases)))
     settled = settle(
         request.target, signature, declared, request.profile, (cases, chosen), request.timeout, judge, pool

@@ -265,7 +265,8 @@ class Signature:
     exclusive: arguments for masks of which a call may have only one, as the user states. always: roles of arguments for
     masks that are given in every call, because they have no default and None fails; before trial calls, those without a
     default. whole: roles of masks of which no axis may have size 1. numeric: roles of masks that take the numbers 1
-    (attend) and 0, but no booleans. sizes: those that it takes. size_refusal: what it raised in other sizes.
+    (attend) and 0, but no booleans. always_causal: the alignment of the causal mask that it applies in every call, as
+    the user declares; "" if it applies none. sizes: those that it takes. size_refusal: what it raised in other sizes.
     refused: dtype -> what it raises, for dtypes that it refuses although it takes float32.
     """
 
@@ -292,6 +293,7 @@ class Signature:
     always: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
     numeric: tuple[str, ...] = ()
+    always_causal: str = ""
     sizes: Sizes = field(default_factory=Sizes)
     size_refusal: str = ""
     refused: Mapping[str, str] = field(default_factory=dict)

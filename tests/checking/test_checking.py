@@ -614,6 +614,30 @@ def test_each_decision_that_varies_is_told_by_itself() -> None:
     assert list(varying_notes(varies, {"a", "d"})) == []
 
 
+ALWAYS_CAUSAL = """
+import numpy as np
+
+def attend(query, key, value):
+    logits = query @ key.swapaxes(-1, -2) * query.shape[-1] ** -0.5
+    logits = np.where(np.tri(*logits.shape[-2:], dtype=bool), logits, -np.inf)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return (weights / weights.sum(-1, keepdims=True) @ value).astype(query.dtype)
+"""
+
+
+def test_a_causal_mask_in_every_call_can_be_declared(checked: Check, tmp_path: Path) -> None:
+    """Causal calls are judged then, too: nothing has to be passed for their mask."""
+    (tmp_path / "mine.py").write_text(ALWAYS_CAUSAL, encoding="utf-8")
+    given, cases = f"{tmp_path / 'mine.py'}:attend", ("causal/square/*", "shapes/self_attention/three*")
+    plain = checked(given, *cases)
+    assert sentences(plain) == ["it applies a causal mask although none is requested"]
+    assert {cell.verdict for (case, _), cell in plain.run.cells.items() if "causal" in case} == {"unsupported"}
+    declared = checked(given, *cases, declare={"causal_mask": "unasked"}, into="declared")
+    assert declared.decision.conforms, declared.lines()
+    assert "pass" in {cell.verdict for (case, _), cell in declared.run.cells.items() if "causal" in case}
+    assert "no argument for a causal mask, because it applies one in every call, as declared" in declared.notes[0]
+
+
 def test_what_true_means_can_be_declared(checked: Check) -> None:
     assert checked("checked_sdpa:inverted_mask", "masks/*", declare={"polarity[mask]": "ignore"}).decision.conforms
 
