@@ -121,7 +121,6 @@ FAMILIES = {
 # Kind of an instance of any other class that has matrices of NumPy with the names of projections.
 OF_NUMPY = "numpy"
 
-
 # Kind of layer -> the arrays that it gets. Keras converts those of NumPy to its backend.
 ARRAYS_OF = {"torch": "torch", "nnx": "jax", "linen": "jax", "equinox": "jax", "keras": "numpy"}
 

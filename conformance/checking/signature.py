@@ -156,7 +156,7 @@ class Parameter:
         """
         Return its role, or None if it is unknown.
 
-        Its name tells it, and for some roles its default: that of a window is a pair, and no dropout is a number.
+        Its name tells it, and for some roles its default: that of a window is a pair, and that of a dropout a number.
         """
         if self.name in PAIRS and self.sides is not None:
             return "window"
