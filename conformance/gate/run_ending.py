@@ -15,19 +15,21 @@ from conformance.engine.run_header import utc_now
 from conformance.engine.runlog import Record
 from conformance.engine.session import Session
 from conformance.gate.decision import INCOMPLETE, INTERRUPTED, Decision, decide
-from conformance.verdicts.verdict import CONFORMING
+from conformance.verdicts.verdict import CONFORMING, GRAVITY
 
 SCHEMA = 1
 
 
 def verdict(run: str, decision: Decision, cells: Iterable[JudgedCell]) -> dict[str, Any]:
-    """The content of verdict.json (docs/run-log.md)."""
+    """The content of verdict.json (docs/run-log.md). It does not depend on the order in which the calls were judged."""
     subjects: dict[str, dict[str, Any]] = {}
     for cell in cells:
         about = subjects.setdefault(cell.subject, {"counts": {}, "worst_budget": 0.0})
         about["counts"][cell.verdict] = about["counts"].get(cell.verdict, 0) + 1
         if cell.verdict in CONFORMING:
             about["worst_budget"] = max(about["worst_budget"], cell.budget or 0.0)
+    for about in subjects.values():
+        about["counts"] = {verdict: about["counts"][verdict] for verdict in GRAVITY if verdict in about["counts"]}
     return {
         "schema": SCHEMA,
         "run": run,

@@ -41,6 +41,14 @@ def test_verdict_json_is_as_its_schema_says(tmp_path: Path) -> None:
     assert (interrupted.exit_code, interrupted.complete) == (2, False)
 
 
+def test_verdict_json_does_not_depend_on_the_order_in_which_calls_were_judged(tmp_path: Path) -> None:
+    found = []
+    for cells in (CELLS, CELLS[::-1]):
+        write_verdict(tmp_path, decide(cells, (), (), KNOWN), cells)
+        found.append((tmp_path / "verdict.json").read_bytes())
+    assert found[0] == found[1]
+
+
 def test_a_baseline_says_of_cells_that_conform_alone_whether_they_were_looked_at() -> None:
     cells = {"a": Observed("pass", budget=0.2, looked=True), "b": nan_row(looked=True)}
     found = updated(None, side("run", cells), whole=True)["subjects"][SUBJECT]["cells"]
