@@ -9,37 +9,32 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable
+from functools import cache
 from importlib.metadata import Distribution, distributions
-from typing import Any
 
 # Not part of the digest: workers import a copy of the bridge and nothing else of this package.
 PACKAGE = "attention-conformance"
 
-# The two fields that are read of METADATA; to parse all of them takes 0.1 s of every command.
+# The fields that are read of METADATA; to parse all of them takes 0.1 s of every command.
 _HEADER = re.compile(r"^(Name|Version):[ \t]*(\S+)", re.MULTILINE)
+_REQUIRED = re.compile(r"^Requires-Dist:[ \t]*([A-Za-z0-9._-]+)", re.MULTILINE)
 
 # Tolerance in nanoseconds for a file that is newer than its RECORD, which installers write last.
 _SLACK_NS = 2_000_000_000
 
 
 def main() -> None:
-    """Print the result of `listing` as JSON."""
-    print(json.dumps(listing()))  # noqa: T201 - printing is the purpose of the script
+    """Print the digest, or the reason why there is none, as JSON."""
+    digest, reason = fingerprint()
+    print(json.dumps({"fingerprint": digest, "reason": reason}))  # noqa: T201 - printing is the purpose of the script
 
 
-def listing() -> dict[str, Any]:
-    """The Python version, every distribution with its version, and the digest, or the reason why there is none."""
-    found = installed()
-    versions = {name: version for name, version, _ in found}
-    digest, reason = fingerprint(found)
-    return {"python": list(sys.version_info[:3]), "distributions": versions, "fingerprint": digest, "reason": reason}
-
-
-def installed() -> list[tuple[str, str, Distribution]]:
+@cache
+def installed() -> tuple[tuple[str, str, Distribution], ...]:
     """Name and version of every distribution of this interpreter."""
     headers = ((dict(_HEADER.findall(_metadata(each))), each) for each in distributions())
-    return [(about["Name"], about.get("Version", ""), each) for about, each in headers if "Name" in about]
+    return tuple((about["Name"], about.get("Version", ""), each) for about, each in headers if "Name" in about)
 
 
 def _metadata(each: Distribution) -> str:
@@ -48,17 +43,31 @@ def _metadata(each: Distribution) -> str:
     return text.partition("\n\n")[0]
 
 
-def fingerprint(found: list[tuple[str, str, Distribution]]) -> tuple[str, str]:
+def fingerprint(names: Iterable[str] | None = None) -> tuple[str, str]:
     """
     The digest of all installed distributions and "", or "" and the reason why there is no digest.
 
     It covers the RECORD of every distribution, which has the hash of each file, and the size and time of each file that
-    was changed after installation. There is no digest if a distribution is installed in editable mode or without a
-    RECORD. found: each distribution after its name and its version.
+    was changed after installation. Such files are looked for in the named distributions and in those that they require,
+    optional ones included: to look at every file of all frameworks takes half a second. None stands for all. There is
+    no digest if a distribution is installed in editable mode or without a RECORD.
     """
+    digest, reason = _recorded()
+    if reason:
+        return "", reason
+    total = hashlib.sha256(digest.encode())
+    for name, each in sorted(_needed(names).items()):
+        for line in _changed(each):
+            total.update(f"{name} {line}".encode())
+    return f"sha256:{total.hexdigest()}", ""
+
+
+@cache
+def _recorded() -> tuple[str, str]:
+    """The digest of the version and the RECORD of every distribution, or the reason why there is none."""
     total = hashlib.sha256(sys.version.encode())
-    for name, version, each in sorted(found, key=lambda each: each[0]):
-        if name.lower().replace("_", "-") == PACKAGE:
+    for name, version, each in sorted(installed(), key=lambda each: each[0]):
+        if _normalised(name) == PACKAGE:
             continue
         if '"editable": true' in (each.read_text("direct_url.json") or ""):
             return "", f"{name} is installed in editable mode"
@@ -67,9 +76,28 @@ def fingerprint(found: list[tuple[str, str, Distribution]]) -> tuple[str, str]:
             return "", f"{name} was installed without a RECORD of its files"
         total.update(f"{name} {version}\n".encode())
         total.update(_without_compiled(record).encode())
-        for line in _changed(each, record):
-            total.update(line.encode())
-    return f"sha256:{total.hexdigest()}", ""
+    return total.hexdigest(), ""
+
+
+def _needed(names: Iterable[str] | None) -> dict[str, Distribution]:
+    """The installed distributions among these, and those that they require directly or indirectly; None: all."""
+    every = {_normalised(name): each for name, _, each in reversed(installed())}  # of two, Python imports the first
+    every.pop(PACKAGE, None)
+    if names is None:
+        return every
+    needed: dict[str, Distribution] = {}
+    open_names = [_normalised(name) for name in names]
+    while open_names:
+        name = open_names.pop()
+        if name in every and name not in needed:
+            needed[name] = every[name]
+            open_names += map(_normalised, _REQUIRED.findall(_metadata(every[name])))
+    return needed
+
+
+def _normalised(name: str) -> str:
+    """The name as the packaging specifications compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _without_compiled(record: str) -> str:
@@ -77,25 +105,28 @@ def _without_compiled(record: str) -> str:
     return "\n".join(sorted(line for line in record.splitlines() if ",sha256=" in line))
 
 
-def _changed(each: Distribution, record: str) -> Iterator[str]:
+@cache
+def _changed(each: Distribution) -> tuple[str, ...]:
     """Path, size and time of each file that is newer than the RECORD, has another size, or is gone."""
     root = str(each.locate_file(""))
-    lines = [line.rsplit(",", 2) for line in record.splitlines()]
+    lines = [line.rsplit(",", 2) for line in (each.read_text("RECORD") or "").splitlines()]
     own = next((path for path, _, _ in lines if path.endswith(".dist-info/RECORD")), "")
     try:
         written = _status(root, own).st_mtime_ns + _SLACK_NS
     except OSError:
         written = 0
+    found = []
     for path, kind, size in lines:
         if not kind:
             continue
         try:
             status = _status(root, path.strip('"'))
         except OSError:
-            yield f"{path} is gone\n"
+            found.append(f"{path} is gone\n")
             continue
         if status.st_mtime_ns > written or str(status.st_size) != size:
-            yield f"{path} {status.st_size} {status.st_mtime_ns}\n"
+            found.append(f"{path} {status.st_size} {status.st_mtime_ns}\n")
+    return tuple(found)
 
 
 def _status(root: str, path: str) -> os.stat_result:

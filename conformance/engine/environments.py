@@ -125,10 +125,15 @@ def our_own() -> Environment:
 
 
 @functools.cache
-def fingerprint_of(python: str) -> str:
-    """The digest of what is installed in an interpreter (bridge/fingerprint.py); "" if there is none."""
+def fingerprint_of(python: str, names: tuple[str, ...]) -> str:
+    """
+    The digest of what is installed in an interpreter (bridge/fingerprint.py); "" if there is none.
+
+    names: the distributions in which files that were edited after installation are looked for, with those that these
+    require; in another interpreter, all are looked at.
+    """
     if python == sys.executable:
-        return str(fingerprint.listing()["fingerprint"])
+        return fingerprint.fingerprint(names)[0]
     command = [python, "-I", str(fingerprint.__file__)]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_PATIENCE, check=True, stdin=subprocess.DEVNULL)

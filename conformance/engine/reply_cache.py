@@ -104,7 +104,7 @@ class ReplyCache:
     def _digest(self, plan: WorkerPlan) -> str:
         if self.cache is None or plan.device != "cpu" or plan.adapter.parent != self._adapters:
             return ""
-        if not (installed := fingerprint_of(plan.python)):
+        if not (installed := fingerprint_of(plan.python, plan.distributions)):
             return ""
         about = [digest(plan.adapter), installed, _interpreter(plan.python), settings(plan), dict(plan.env)]
         return _key("worker", about)

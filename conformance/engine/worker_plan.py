@@ -38,7 +38,7 @@ JAX_SETTINGS = {
 }
 
 
-def kept_folder(python: str, distributions: Iterable[str]) -> str:
+def kept_folder(python: str, distributions: tuple[str, ...]) -> str:
     """
     The folder for one environment on this CPU, or "" if its workers compile nothing that is worth keeping.
 
@@ -46,7 +46,7 @@ def kept_folder(python: str, distributions: Iterable[str]) -> str:
     another instruction set is ever read. An environment with an editable install has no name: its code may change while
     its versions stay. A folder that cannot be written is not used: the run then keeps nothing, and loses nothing.
     """
-    if COMPILERS.isdisjoint(distributions) or not (installed := fingerprint_of(python)):
+    if COMPILERS.isdisjoint(distributions) or not (installed := fingerprint_of(python, distributions)):
         return ""
     name = hashlib.sha256(json.dumps([installed, cpu()]).encode()).hexdigest()[:16]
     folder = places.cache() / COMPILED_FOLDER / name

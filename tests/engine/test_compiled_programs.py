@@ -15,22 +15,22 @@ INSTALLED = {"one": "sha256:1", "other": "sha256:2", "editable": ""}
 
 @pytest.fixture(autouse=True)
 def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(worker_plan, "fingerprint_of", INSTALLED.__getitem__)
+    monkeypatch.setattr(worker_plan, "fingerprint_of", lambda python, _: INSTALLED[python])
     monkeypatch.setenv("CONFORMANCE_CACHE", str(tmp_path))
 
 
 def test_each_environment_and_each_cpu_has_a_folder_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    one = kept_folder("one", ["jax"])
+    one = kept_folder("one", ("jax",))
     assert Path(one).parent == tmp_path / "compiled"
-    assert kept_folder("one", ["torch", "jax"]) == one
-    assert kept_folder("other", ["jax"]) != one
+    assert kept_folder("one", ("torch", "jax")) == one
+    assert kept_folder("other", ("jax",)) != one
     monkeypatch.setattr(worker_plan, "cpu", lambda: ("flags\t: sse2",))
-    assert kept_folder("one", ["jax"]) != one
+    assert kept_folder("one", ("jax",)) != one
 
 
-@pytest.mark.parametrize(("python", "distributions"), [("editable", ["jax"]), ("one", ["numpy"]), ("one", [])])
+@pytest.mark.parametrize(("python", "distributions"), [("editable", ("jax",)), ("one", ("numpy",)), ("one", ())])
 def test_nothing_is_kept_of_editable_installs_or_of_what_does_not_compile(
-    python: str, distributions: list[str]
+    python: str, distributions: tuple[str, ...]
 ) -> None:
     assert kept_folder(python, distributions) == ""
 
@@ -38,12 +38,12 @@ def test_nothing_is_kept_of_editable_installs_or_of_what_does_not_compile(
 def test_a_folder_that_cannot_be_made_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder", encoding="utf-8")
     monkeypatch.setenv("CONFORMANCE_CACHE", str(tmp_path / "file"))
-    assert kept_folder("one", ["jax"]) == ""
+    assert kept_folder("one", ("jax",)) == ""
 
 
 def test_a_folder_that_cannot_be_written_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
-    assert kept_folder("one", ["jax"]) == ""
+    assert kept_folder("one", ("jax",)) == ""
 
 
 def plan(compiled: str = "") -> WorkerPlan:

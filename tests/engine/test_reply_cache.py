@@ -143,7 +143,7 @@ def numpy_job() -> tuple[WorkerPlan, Job]:
 def test_only_what_would_be_the_same_again_is_kept(
     outcome: Outcome, monkeypatch: pytest.MonkeyPatch, *, kept: bool
 ) -> None:
-    monkeypatch.setattr(reply_cache, "fingerprint_of", lambda _: "sha256:installed")
+    monkeypatch.setattr(reply_cache, "fingerprint_of", lambda *_: "sha256:installed")
     store = Kept()
     plan, job = numpy_job()
     replies = ReplyCache(store, places.adapters())  # type: ignore[arg-type]  # it has the methods that are used
@@ -158,7 +158,7 @@ def test_only_what_would_be_the_same_again_is_kept(
 def test_a_gpu_and_what_has_no_fingerprint_have_no_key(
     device: str, installed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reply_cache, "fingerprint_of", lambda _: installed)
+    monkeypatch.setattr(reply_cache, "fingerprint_of", lambda *_: installed)
     plan, _ = numpy_job()
     replies = ReplyCache(Kept(), places.adapters())  # type: ignore[arg-type]  # it has the methods that are used
     assert replies.worker(replace(plan, device=device)) == ""
