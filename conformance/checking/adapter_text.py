@@ -288,7 +288,7 @@ import sys
 SOURCE = {digest}
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, {folder})
+sys.path[:0] = {folder}
 os.chdir({here})
 {load}
 FUNCTION = module.{function}
@@ -352,10 +352,10 @@ def function_text(target: Target, here: str, method: str = "") -> str:
     """
     folder, module = target.package
     private = json.dumps(f"_own_{module}")
-    load = _IMPORTED if "." in module else _BY_PATH
+    load = _IMPORTED if target.is_imported else _BY_PATH
     return _LOADING.format(
         digest=json.dumps(target.digest),
-        folder=json.dumps(str(folder)),
+        folder=json.dumps([] if folder is None else [str(folder)]),
         here=json.dumps(here),
         load=load.format(module=json.dumps(module), private=private, path=json.dumps(str(target.path))),
         function=target.function.removesuffix(f".{method}") if method else target.function,

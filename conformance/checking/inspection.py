@@ -269,10 +269,10 @@ def load(request: Mapping[str, Any]) -> tuple[Any, str]:
         CheckError: the file cannot be imported.
     """
     sys.dont_write_bytecode = True
-    sys.path.insert(0, request["folder"])
+    sys.path[:0] = request["folders"]
     os.chdir(request["here"])
     try:
-        if "." in request["module"]:
+        if request["is_imported"]:
             module: ModuleType = importlib.import_module(request["module"])
         else:
             specification = importlib.util.spec_from_file_location(f"_own_{request['module']}", request["path"])
@@ -297,7 +297,7 @@ def parameters(function: Any) -> tuple[Parameter, ...]:
     Return the parameters of a callable, without *args and **kwargs.
 
     Raises:
-        CheckError: the object is not callable.
+        CheckError: the object is not callable, or it is compiled code that does not tell its parameters.
     """
     try:
         found = list(inspect.signature(function).parameters.values())
@@ -306,7 +306,12 @@ def parameters(function: Any) -> tuple[Parameter, ...]:
         ):  # nnx: a metaclass hides __init__
             found = list(inspect.signature(function.__init__).parameters.values())[1:]
     except (TypeError, ValueError):
-        raise CheckError(f"{function!r} cannot be called with arrays") from None
+        if not callable(function):
+            raise CheckError(f"{function!r} cannot be called with arrays") from None
+        raise CheckError(
+            f"the arguments of {function!r} cannot be read, because it is compiled: write a function with named "
+            f"arguments that calls it, and check that"
+        ) from None
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return tuple(
         Parameter(

@@ -177,9 +177,10 @@ def _adapter_text(target: Target, calling: Calling) -> str:
     folder, module = target.package
     request = {
         "path": str(target.path),
-        "folder": str(folder),
+        "folders": [] if folder is None else [str(folder)],
         "here": str(Path.cwd()),
         "module": module,
+        "is_imported": target.is_imported,
         "function": target.function,
         "operator": calling.operator,
         "framework": calling.framework,

@@ -152,7 +152,8 @@ def add_check(commands: Commands) -> None:
         "target",
         nargs="?",
         metavar="FILE:FUNCTION",
-        help="a function or a layer class at the top level of a file (docs/check.md)",
+        help="a function or a layer class at the top level of a file, or of an importable module, such as "
+        "torch.nn:MultiheadAttention (docs/check.md)",
     )
     parser.add_argument(
         "--as",

@@ -118,6 +118,25 @@ def test_cases_of_ones_own_are_judged_instead_of_the_packaged_ones(tmp_path: Pat
     )
 
 
+def test_a_module_is_checked_as_it_is_imported(tmp_path: Path) -> None:
+    package = tmp_path / "mine"
+    package.mkdir()
+    (package / "__init__.py").write_text("from .layers import *\n", encoding="utf-8")
+    (package / "layers.py").write_text("from .layers_of import inverted_mask\n", encoding="utf-8")
+    (package / "layers_of.py").write_text((HERE / "checked_sdpa.py").read_text(encoding="utf-8"), encoding="utf-8")
+    done = conformance("check", "mine:inverted_mask", "-k", "masks/attention_2d/holes*", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "1. it reads True in mask as: ignore this key" in done.stdout
+    assert "rerun: conformance check mine:inverted_mask -k 'masks/attention_2d/holes" in done.stdout
+    missing = conformance("check", "mine:no_such_thing", cwd=tmp_path)
+    assert missing.returncode == 4
+    assert "module 'mine' has no attribute 'no_such_thing'" in missing.stderr
+    (package / "fast.py").write_text("compiled = max\n", encoding="utf-8")
+    compiled = conformance("check", "mine.fast:compiled", cwd=tmp_path)
+    assert compiled.returncode == 4
+    assert "<built-in function max> cannot be read, because it is compiled: write a function with" in compiled.stderr
+
+
 def test_it_tells_as_much_as_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text((HERE / "checked_sdpa.py").read_text(encoding="utf-8"), encoding="utf-8")
     command = ("check", "mine.py:inverted_mask", "-k", "masks/key_padding/holes*", "--durations", "2")
