@@ -17,7 +17,6 @@ pytestmark = pytest.mark.frameworks
 
 CASES = Path(__file__).parent / "cases"
 SUBJECTS = (
-    "flax.mha[nnx]",
     "jax.sdpa[jit]",
     "keras.mha[axes]",
     "keras.sdpa[tensorflow]",
@@ -31,9 +30,10 @@ SUBJECTS = (
     "torch.mha[eval]",
     "torch.sdpa[flash]",
 )
-# Their further variants, entry points that share their code, and the one that compiles longest: `nox -s measurements`.
+# Their further variants, entry points that share their code, and those that compile longest: `nox -s measurements`.
 FURTHER = (
     "flax.mha[linen]",
+    "flax.mha[nnx]",
     "jax.sdpa[eager]",
     "jax.sdpa[lengths]",
     "keras.grouped_mha[torch]",

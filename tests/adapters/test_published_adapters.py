@@ -96,6 +96,8 @@ def red(cells: Mapping[str, Mapping[str, Any]], verdict: str) -> list[str]:
     return sorted(case for case, cell in cells.items() if cell["verdict"] == verdict)
 
 
+# Every default run checks the packaged list of known deviations, which names these causes and errors.
+@pytest.mark.measurement
 @pytest.mark.parametrize("subject", NAMED)
 def test_the_diagnosis_names_what_was_printed_wrong_and_nothing_else(unlisted: Finished, subject: str) -> None:
     found = [r for r in unlisted.records if r["type"] == "diagnosis" and r["subject"] == subject]
@@ -111,6 +113,7 @@ def test_the_diagnosis_names_what_was_printed_wrong_and_nothing_else(unlisted: F
     assert bool(failing) == bool(NAMED[subject])
 
 
+@pytest.mark.measurement
 @pytest.mark.parametrize("subject", ERRORS)
 def test_what_does_not_run_is_an_error_that_says_why(unlisted: Finished, subject: str) -> None:
     cells = unlisted.cells(subject)
@@ -120,6 +123,7 @@ def test_what_does_not_run_is_an_error_that_says_why(unlisted: Finished, subject
     assert sorted(cells.keys() - set(wrong)) == sorted(RUNS[subject])
 
 
+@pytest.mark.measurement
 @pytest.mark.parametrize("subject", TWINS)
 def test_repaired_twins_are_green(unlisted: Finished, subject: str) -> None:
     cells = unlisted.cells(subject)
@@ -127,10 +131,12 @@ def test_repaired_twins_are_green(unlisted: Finished, subject: str) -> None:
     assert {cell["verdict"] for cell in cells.values()} <= {"pass", "dialect"}
 
 
+@pytest.mark.measurement
 def test_without_the_list_the_run_does_not_conform(unlisted: Finished) -> None:
     assert unlisted.code == 1, unlisted.stderr
 
 
+@pytest.mark.measurement
 def test_with_the_list_it_conforms_and_every_red_cell_stays_red(listed: Finished, unlisted: Finished) -> None:
     assert listed.code == 0, listed.stderr
     for subject in NAMED:
