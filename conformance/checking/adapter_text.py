@@ -64,7 +64,8 @@ def _of_layer(signature: Signature) -> list[str]:
     built = set((signature.built or {}).values())
     biases = ["no_bias", "some_biases"] if signature.operator == "mha" else []
     heads = ["grouped_heads"] if "num_kv_heads" in built else []
-    return ["layout", *biases, *heads, *(["scale"] if signature.has("scale") else [])]
+    projected = [] if signature.projected else ["no_output_projection"]
+    return ["layout", *biases, *projected, *heads, *(["scale"] if signature.has("scale") else [])]
 
 
 def slots(signature: Signature, polarity: Mapping[str, str]) -> dict[str, dict[str, Any]]:
@@ -243,6 +244,11 @@ _ALONE = """\
         raise Unsupported("takes one array for query, key and value")
 """
 
+_UNPROJECTED = """\
+    if "wo" in call.params:
+        raise Unsupported("has no output projection")
+"""
+
 _SIZED = """\
     sizes = call.facts.sizes
     if {conditions}:
@@ -391,7 +397,8 @@ def adapter_text(
     """Return the source of the adapter; profiles, of_dtypes: by dtype; of_dtypes: what is declared beside `dialect`."""
     facts = facts_of(signature, target.name, polarity)
     both = signature.has("average_weights") and signature.has("need_weights")
-    declined = (_BOTH if both else "") + (_ALONE if signature.is_self_attention else "") + _sized(signature.sizes)
+    declined = (_BOTH if both else "") + (_ALONE if signature.is_self_attention else "")
+    declined += ("" if signature.projected else _UNPROJECTED) + _sized(signature.sizes)
     imports = ["Call", "Declaration", "Deviation", "Facts", "Profile", *(["Unsupported"] if declined else [])]
     kept = [signature.names[role] for role in signature.kept if role in signature.by_name]
     return _SOURCE.format(
@@ -433,7 +440,8 @@ def _params(signature: Signature) -> str:
 
 def _sized(sizes: Sizes) -> str:
     """Return the code that declines other sizes, or ""."""
-    conditions = [f'sizes["head_dim"] not in {sizes.head_dims}'] if sizes.head_dims else []
+    conditions = [f'sizes["num_heads"] != {sizes.num_heads}'] if sizes.num_heads else []
+    conditions += [f'sizes["head_dim"] not in {sizes.head_dims}'] if sizes.head_dims else []
     if sizes.multiple > 1:
         conditions += [f'sizes["{name}"] % {sizes.multiple}' for name in ("seq_len_q", "seq_len_k")]
     if sizes.equal:

@@ -6,15 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 from conformance.checking.signature import Sizes
-from conformance.spec.case import ArrayMask, Case, Mask
+from conformance.spec.case import WIDTHS, ArrayMask, Case, Mask
 from conformance.spec.published import Nested
 
 
 def in_sizes(case: Case, sizes: Sizes) -> Case:
     """
-    Return an sdpa case in sizes that the function takes; a case whose arrays are given literally stays as it is.
+    Return a case in sizes that the function takes; a case whose arrays are given literally stays as it is.
 
-    A literal mask is repeated along its axes. Padding hides as many keys as before, or all of them.
+    A literal mask is repeated along its axes. Padding hides as many keys as before, or all of them. A case of grouped
+    heads keeps its heads.
     """
     head_dim = sizes.head_dim(case.head_dim)
     queries, keys = sizes.lengths(case.seq_len_q, case.seq_len_k)
@@ -24,6 +25,10 @@ def in_sizes(case: Case, sizes: Sizes) -> Case:
         "seq_len_q": queries,
         "seq_len_k": keys,
     }
+    if sizes.num_heads and case.num_kv_heads == case.num_heads:
+        before, width = case.num_heads * case.head_dim, sizes.num_heads * head_dim
+        new |= {"num_heads": sizes.num_heads, "num_kv_heads": sizes.num_heads}
+        new |= {name: width for name in WIDTHS if getattr(case, name) == before}
     changed = {name: size for name, size in new.items() if size != getattr(case, name)}
     inputs = case.inputs
     literal = (case.published, inputs.file, inputs.query, inputs.key, inputs.value)

@@ -193,9 +193,7 @@ def _called(signature: Signature) -> Iterator[str]:
     notes += [f"{signature.names[role]} always a number, because None fails" for role in signature.numbers]
     if not signature.wide:
         notes.append("value_dim = head_dim in every call, because other widths fail")
-    if signature.sizes.are_limited:
-        why = f", because in a plain call in other sizes {signature.size_refusal}" if signature.size_refusal else ""
-        notes.append(f"only {signature.sizes}{why}")
+    notes += _called_in_sizes(signature)
     if signature.is_self_attention:
         notes.append("one array as query, key and value; cases in which they differ are left out")
     if signature.refusal:
@@ -233,6 +231,15 @@ def _called_with_masks(signature: Signature) -> Iterator[str]:
         yield f"{unused} always None{why} (to name its role: --map {unused}=ROLE)"
     none = "because None fails or changes the answer: a call without a mask gets one that masks nothing"
     yield from (f"{signature.names[role]} in every call, {none}" for role in signature.always)
+
+
+def _called_in_sizes(signature: Signature) -> Iterator[str]:
+    """Yield the sizes to which cases are adapted, and whether they have no output projection."""
+    if signature.sizes.are_limited:
+        why = f", because in a plain call in other sizes {signature.size_refusal}" if signature.size_refusal else ""
+        yield f"only {signature.sizes}{why}"
+    if not signature.projected:
+        yield "no output projection, because it has none"
 
 
 NUMBERS = "the numbers 1 (attend) and 0, because booleans fail"

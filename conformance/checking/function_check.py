@@ -560,8 +560,8 @@ def adapted(cases: list[Case], signature: Signature) -> list[Case]:
 
     A function that does not take float32 gets the cases of that dtype in the first dtype that it takes. A layer, or a
     function with an argument for each weight, that takes a single array gets it as query, key and value, in the cases
-    that allow this. Without biases, it gets the cases without biases. A function with limits to its sizes gets the
-    cases in sizes that it takes.
+    that allow this. Without biases or an output projection, it gets the cases without them. A function with limits to
+    its sizes gets the cases in sizes that it takes.
     """
     if signature.sizes.are_limited:
         cases = [in_sizes(case, signature.sizes) for case in cases]
@@ -569,7 +569,7 @@ def adapted(cases: list[Case], signature: Signature) -> list[Case]:
     if not signature.has_own_weights:
         return cases
     kept = [_self_attention(each) for each in cases if _can_be_self(each)] if signature.is_self_attention else cases
-    return [_without_biases(each, signature) for each in kept]
+    return [_of_projections(each, signature) for each in kept]
 
 
 def _in_dtype(case: Case, dtype: str) -> Case:
@@ -591,9 +591,15 @@ def _self_attention(case: Case) -> Case:
     return replace(case, inputs=replace(case.inputs, alias="qkv"))
 
 
-def _without_biases(case: Case, signature: Signature) -> Case:
-    free = case.published is None and case.inputs.file is None and case.mistake is None
-    return case if signature.biased or not free else replace(case, biases=frozenset())
+def _of_projections(case: Case, signature: Signature) -> Case:
+    """Return a case without the biases and the output projection that a layer lacks, if it has no published numbers."""
+    if case.published is not None or case.inputs.file is not None or case.mistake is not None:
+        return case
+    if not signature.biased:
+        case = replace(case, biases=frozenset())
+    if not signature.projected:
+        case = replace(case, output_projection=False, output_dim=case.num_heads * case.value_dim)
+    return case
 
 
 def _of_dtypes(cases: list[Case], dtypes: Sequence[str]) -> list[Case]:

@@ -24,9 +24,11 @@ from conformance.checking.layer import (
     BUILT_WITH,
     FORWARD,
     OF_CONSTRUCTOR,
+    OF_ONE_HEAD,
+    Projections,
     constructed,
     family,
-    is_biased,
+    projections_of,
 )
 from conformance.checking.signature import (
     BIASES,
@@ -35,12 +37,17 @@ from conformance.checking.signature import (
     NOTHING,
     Parameter,
     Signature,
+    Sizes,
     read_signature,
     sizes_of,
 )
 from conformance.checking.target import INSTEAD, CheckError
 from conformance.checking.trial import DEFAULTS, OF_DEVICES, SEED, SIZES, Trial, device_hint, failure_text, plain_call
 from conformance.spec.problem import AXES
+
+# The width of plain calls, and the number of heads of a layer whose width its constructor sets.
+WIDTH = SIZES["num_heads"] * SIZES["head_dim"]
+FEW_HEADS = 2
 
 OF_SDPA = "--head-dim and --seq-len-multiple are for functions without projections (sdpa)"
 
@@ -68,7 +75,7 @@ def look(request: Mapping[str, Any]) -> Signature:
     found, method = load(request)
     operator, mapping = request.get("operator"), request.get("mapping", {})
     built: dict[str, str] | None = None
-    layer = biased = False
+    projections: Projections | None = None
     function = found
     if inspect.isclass(found):
         built = constructor(request["function"], found, mapping)
@@ -76,31 +83,53 @@ def look(request: Mapping[str, Any]) -> Signature:
         made = build(found, built, request["path"], request.get("device"))
         device = _device_of(request["function"], made, request.get("device"))
         method = method or ("" if callable(made) else next(filter(partial(hasattr, made), USUAL_METHODS), ""))
-        function, layer, biased = instance(made, method, request["path"], device)
-        operator = operator or ("mha" if layer else "sdpa")
+        function, projections = instance(made, method, request["path"], device)
+        if projections is not None and projections.outputs == SIZES["num_heads"] * WIDTH:
+            built = {name: "head_dim" if name in OF_ONE_HEAD else role for name, role in built.items()}
+        operator = operator or ("sdpa" if projections is None else "mha")
     else:
         device = _device_of(request["function"], found, request.get("device"))
         if family(found):
             _refuse_weights(request["function"], found)
     with _method_explained(request["function"], found):
-        called = read_signature(request["function"], parameters(forward(function)), operator, mapping, layer=layer)
+        called = read_signature(
+            request["function"], parameters(forward(function)), operator, mapping, layer=projections is not None
+        )
     if family(found) == "keras":  # with a single array, Keras itself passes `mask` by name
         called = replace(called, placed=tuple(role for role in called.placed if role not in (*MASKS, NOTHING)))
     signature = replace(
         called,
         built=built,
         method=method,
-        biased=biased or (not layer and ("params" in called.names or set(BIASES) <= called.names.keys())),
+        biased=all(projections.biased.values())
+        if projections
+        else "params" in called.names or set(BIASES) <= called.names.keys(),
+        projected="o" in projections.biased if projections else called.projected,
         device=device,
         sizes=sizes_of(request.get("sizes", {})),
     )
     if signature.sizes.are_limited and signature.operator == "mha":
         raise CheckError(f"{OF_SDPA}; {request['function']} is checked as mha")
+    if signature.has_own_weights:
+        signature = replace(signature, sizes=_sizes_of_layer(signature, projections))
     frameworks = [request["framework"]] if request.get("framework") else wanted(forward(function))
     layouts = [request["layout"]] if request.get("layout") else list(LAYOUTS)
     trial = Trial(request["function"], found if built is not None else function, signature, request["path"])
     own = ARRAYS_OF.get(family(found))
     return trial.settled(_usable([own] if own else frameworks, device), layouts)
+
+
+def _sizes_of_layer(signature: Signature, projections: Projections | None) -> Sizes:
+    """
+    Return the sizes that a layer takes, or a function with an argument for each weight.
+
+    It has one head if nothing tells it the number of heads. If its constructor sets the width, its heads share that.
+    """
+    told = {"num_heads", "config"} & {*signature.names, *(signature.built or {}).values()}
+    if projections is None or projections.inputs == WIDTH:
+        return Sizes() if told else Sizes(num_heads=1)
+    heads = FEW_HEADS if told and projections.inputs % FEW_HEADS == 0 else 1
+    return Sizes((projections.inputs // heads,), num_heads=heads)
 
 
 def forward(function: Any) -> Any:
@@ -216,30 +245,29 @@ def build(kind: Any, built: Mapping[str, str], path: str, device: str | None) ->
         return made.to(device) if device and family(made) == "torch" else made
 
 
-def instance(made: Any, method: str, path: str, device: str) -> tuple[Any, bool, bool]:
+def instance(made: Any, method: str, path: str, device: str) -> tuple[Any, Projections | None]:
     """
-    Return an instance or its method, whether it has weights, and whether it has biases.
+    Return an instance or its method, and its projections, if it has weights.
 
     Raises:
         CheckError: the weights cannot be created, or the projections are not found.
     """
     with _explained(type(made), path, device):
         function = getattr(made, method) if method else made
-        biased = _is_biased(made, parameters(forward(function)))
-        return function, biased is not None, bool(biased)
+        return function, _projections(made, parameters(forward(function)))
 
 
-def _is_biased(made: Any, taken: Sequence[Parameter]) -> bool | None:
-    """Return whether every projection has a bias, None without weights; a mask without a default may have to be one."""
+def _projections(made: Any, taken: Sequence[Parameter]) -> Projections | None:
+    """Return the projections of an instance; a mask without a default may have to be one."""
     call = plain_call("mha", {**SIZES, "seq_len_k": SIZES["seq_len_q"]}, {}, SEED)
     modes = {each.name: DEFAULTS[each.role] for each in taken if each.role in ("training", "deterministic")}
     required = [each for each in taken if each.positional and each.default is None and each.name not in modes]
 
-    def with_mask(axes: str) -> bool | None:
+    def with_mask(axes: str) -> Projections | None:
         arrays = iter((call.query.bits, call.key.bits, call.value.bits))
         mask = np.ones([SIZES[AXES[axis]] for axis in axes], dtype=bool) if axes else None
         given = [mask if each.role in MASKS else next(arrays, None) for each in required]
-        return is_biased(made, given or [call.query.bits], modes)
+        return projections_of(made, given or [call.query.bits], modes)
 
     if any(each.role in MASKS for each in required):
         for axes in ("bq", "bhqq"):

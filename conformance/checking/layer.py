@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,9 @@ BUILT_WITH: dict[str, tuple[str, ...]] = {
     "rngs": ("rngs",),
     "random_key": ("key", "rng"),
 }  # fmt: skip
+
+# Arguments that may be the width of one head, if a layer has a linear layer for each head.
+OF_ONE_HEAD = frozenset({"d_out", "out_dim", "output_dim", "out_features"})
 
 OF_CONSTRUCTOR = {name: role for role, names in BUILT_WITH.items() for name in names}
 
@@ -161,9 +165,25 @@ class Layer:
         return getattr(layer, self._method) if self._method else layer
 
 
-def is_biased(layer: Any, inputs: Sequence[Any] = (), modes: Mapping[str, bool] | None = None) -> bool | None:
+@dataclass(frozen=True)
+class Projections:
     """
-    Return whether every projection of an instance has a bias; None if the instance has no weights.
+    What an instance has of the projections q, k, v, o.
+
+    biased: whether each of them has a bias. inputs: the width of the query projection's inputs. outputs: that of its
+    outputs, of all heads together.
+    """
+
+    biased: Mapping[str, bool]
+    inputs: int
+    outputs: int
+
+
+def projections_of(
+    layer: Any, inputs: Sequence[Any] = (), modes: Mapping[str, bool] | None = None
+) -> Projections | None:
+    """
+    Return what an instance has of the projections; None if it has no weights.
 
     inputs, modes: arrays and flags for a plain call, with which a layer of flax.linen or Keras creates its weights.
 
@@ -171,7 +191,12 @@ def is_biased(layer: Any, inputs: Sequence[Any] = (), modes: Mapping[str, bool] 
         LayerError: a projection is not found.
     """
     linears = LINEARS[family(layer)](layer, inputs, modes or {}) if family(layer) else {}
-    return all(bias is not None for _, bias, _ in complete(linears).values()) if linears else None
+    if not linears:
+        return None
+    found = complete(linears)
+    widths = [weight[rows].shape for weight, _, rows in found["q"]]
+    biased = {part: all(bias is not None for _, bias, _ in pieces) for part, pieces in found.items()}
+    return Projections(biased, widths[0][1], sum(width for width, _ in widths))
 
 
 # Name of a linear layer -> its weight (out, in) and its bias or None, as writable tensors or views.
@@ -423,24 +448,31 @@ def _fill(linears: Linears, params: Mapping[str, Any], zeros: Callable[[Any], An
     Raises:
         LayerError: the call has a bias that the layer does not have.
     """
-    for part, (weight, bias, rows) in complete(linears).items():
-        weight[rows] = params[f"w{part}"].T
-        if bias is not None:
-            given = params.get(f"b{part}")
-            bias[rows] = zeros(bias[rows]) if given is None else given
-        elif params.get(f"b{part}") is not None:
-            raise LayerError(f"the {WORDS[part]} has no bias, but the call has one")
+    for part, pieces in complete(linears).items():
+        given, first = params.get(f"b{part}"), 0
+        for weight, bias, rows in pieces:
+            own = slice(first, first := first + len(weight[rows]))
+            weight[rows] = params[f"w{part}"].T[own]
+            if bias is not None:
+                bias[rows] = zeros(bias[rows]) if given is None else given[own]
+            elif given is not None:
+                raise LayerError(f"the {WORDS[part]} has no bias, but the call has one")
 
 
-def complete(linears: Linears) -> dict[str, tuple[Any, Any, slice]]:
+# The weight of a projection, or of a part of its outputs; the bias or None; and the rows of both.
+Piece = tuple[Any, Any, slice]
+
+
+def complete(linears: Linears) -> dict[str, list[Piece]]:
     """
-    Return for each of q, k, v, o the weight, the bias or None, and its rows in them.
+    Return the pieces of each of q, k, v, o: one, or one for each head. A layer may lack the output projection.
 
     Raises:
         LayerError: a projection is not found.
     """
     found = projections(linears)
-    if missing := [part for part in IN_ORDER if part not in found]:
+    missing = [part for part in IN_ORDER if part not in found]
+    if missing and (missing != ["o"] or any(part_of(name) is None for name in linears)):
         raise LayerError(
             f"the layer has no {WORDS[missing[0]]} with a known name; its parameters are {', '.join(linears)}. Name "
             "linear layers like q_proj, k_proj, v_proj, out_proj, or qkv and proj"
@@ -451,18 +483,28 @@ def complete(linears: Linears) -> dict[str, tuple[Any, Any, slice]]:
 WORDS = {"q": "query projection", "k": "key projection", "v": "value projection", "o": "output projection"}
 
 
-def projections(linears: Linears) -> dict[str, tuple[Any, Any, slice]]:
+def projections(linears: Linears) -> dict[str, list[Piece]]:
     """Return the projections among linear layers: by their names, or by their order if there are four unnamed ones."""
-    found: dict[str, tuple[Any, Any, slice]] = {}
+    named: dict[str, dict[str, Piece]] = {part: {} for part in IN_ORDER}
     for name, (weight, bias) in linears.items():
-        _add_projection(found, part_of(name), weight, bias)
-    left = [each for name, each in linears.items() if part_of(name) is None]
+        part = part_of(name)
+        if part == "qkv":
+            third = weight.shape[0] // 3
+            for number, each in enumerate("qkv"):
+                named[each][name] = (weight, bias, slice(number * third, (number + 1) * third))
+        elif part is not None:
+            named[part][name] = (weight, bias, slice(None))
+    found = {part: _of_heads(pieces) for part, pieces in named.items() if pieces}
+    left = [[(*each, slice(None))] for name, each in linears.items() if part_of(name) is None]
     if not found and len(left) == len(IN_ORDER):
-        for part, each in zip(IN_ORDER, left, strict=True):
-            _add_projection(found, part, *each)
-    elif "o" not in found and len(left) == 1:
-        _add_projection(found, "o", *left[0])
-    return found
+        return dict(zip(IN_ORDER, left, strict=True))
+    return found | ({"o": left[0]} if "o" not in found and len(left) == 1 else {})
+
+
+def _of_heads(pieces: Mapping[str, Piece]) -> list[Piece]:
+    """Return the pieces of a projection that has one for each head, such as `heads.0.query`; else the first piece."""
+    whole = len({re.sub(r"\.\d+\.", ".N.", name) for name in pieces}) == 1
+    return [*pieces.values()][: None if whole else 1]
 
 
 def part_of(name: str) -> str | None:
@@ -470,12 +512,3 @@ def part_of(name: str) -> str | None:
     names = [(each, each.replace("_", "")) for each in reversed(name.lower().split("."))]
     known = ((part, pattern, each) for each in names for part, pattern in PARTS.items())
     return next((part for part, pattern, each in known if any(map(pattern.fullmatch, each))), None)
-
-
-def _add_projection(found: dict[str, tuple[Any, Any, slice]], part: str | None, weight: Any, bias: Any) -> None:
-    if part == "qkv":
-        third = weight.shape[0] // 3
-        for number, each in enumerate("qkv"):
-            found.setdefault(each, (weight, bias, slice(number * third, (number + 1) * third)))
-    elif part is not None:
-        found.setdefault(part, (weight, bias, slice(None)))

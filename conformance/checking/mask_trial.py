@@ -15,6 +15,8 @@ from conformance.spec.rounding import to_tensor
 
 # Possible axes of a mask, the most general first.
 FORMS = (("b", "h", "q", "k"), ("q", "k"), ("b", "q", "k"), ("b", "k"))
+# The same for a layer with one head, whose logits have three axes.
+FORMS_OF_ONE_HEAD = (("b", "h", "q", "k"), ("b", "q", "k"), ("q", "k"), ("b", "k"))
 
 # Axes of a mask that have their full size in a trial call.
 MOST, WHOLE, SPARSE = "bqk", "bhqk", "k"
@@ -78,7 +80,7 @@ class MaskTrial:
             return MaskForm(), False
         hides = partial(self._hides, signature, "mask")
         numbers = partial(self._hides, replace(signature, numeric=("mask",)), "mask")
-        for axes in FORMS:
+        for axes in FORMS_OF_ONE_HEAD if signature.sizes.num_heads == 1 else FORMS:
             whole = False
             boolean, added = hides(axes, MOST, added=False), hides(axes, MOST, added=True)
             if added and numbers(axes, MOST, added=False):  # (1.0 - mask) * -1e4 is -inf where the mask is

@@ -186,15 +186,16 @@ LONG = 300
 @dataclass(frozen=True)
 class Sizes:
     """
-    The sizes that an sdpa function takes.
+    The sizes that a function takes.
 
     head_dims: the values of head_dim; empty if any will do. multiple: seq_len_q and seq_len_k are multiples of this
-    number. equal: whether they are equal.
+    number. equal: whether they are equal. num_heads: the only number of heads of a layer; 0 if any will do.
     """
 
     head_dims: tuple[int, ...] = ()
     multiple: int = 1
     equal: bool = False
+    num_heads: int = 0
 
     def __post_init__(self) -> None:
         """
@@ -219,7 +220,8 @@ class Sizes:
 
     def __str__(self) -> str:
         """Return them in words, to follow "only"."""
-        limits = [f"head_dim {', '.join(map(str, sorted(self.head_dims)))}"] if self.head_dims else []
+        limits = [f"num_heads {self.num_heads}"] if self.num_heads else []
+        limits += [f"head_dim {', '.join(map(str, sorted(self.head_dims)))}"] if self.head_dims else []
         lengths = [
             *(["equal"] if self.equal else []),
             *([f"multiples of {self.multiple}"] if self.multiple > 1 else []),
@@ -245,7 +247,7 @@ class Sizes:
 
 def sizes_of(record: Mapping[str, Any]) -> Sizes:
     """Return the sizes of a record, which `dataclasses.asdict` made and which may have travelled as JSON."""
-    return Sizes(tuple(record.get("head_dims", ())), record.get("multiple", 1), record.get("equal", False))
+    return Sizes(**{**record, "head_dims": tuple(record.get("head_dims", ()))})
 
 
 @dataclass(frozen=True)
@@ -259,7 +261,8 @@ class Signature:
     whose arrays it takes. layout: their axis order. returned: "output", or "weights", "weights_mean" or "other" if
     every call returns this together with the output. dtypes: those to judge. refusal: what it raised in float32, if it
     takes only other dtypes. built: for a class, constructor argument -> role. method: the method to call, "" for the
-    instance itself. biased: whether its projections have biases. wide: whether value_dim may differ from head_dim.
+    instance itself. biased: whether its projections have biases. projected: whether a layer has an
+    output projection. wide: whether value_dim may differ from head_dim.
     device: where its arrays are, "cpu" or "cuda". unlimited: the number that a side of a window without a limit is, if
     it is not None. mask_by_place: whether an argument is the mask only because it follows the arrays.
     exclusive: arguments for masks of which a call may have only one, as the user states. always: roles of arguments for
@@ -285,6 +288,7 @@ class Signature:
     built: Mapping[str, str] | None = None
     method: str = ""
     biased: bool = True
+    projected: bool = True
     wide: bool = True
     device: str = "cpu"
     unlimited: int | None = None
@@ -371,7 +375,8 @@ def read_signature(
     if layer:
         arrays = _arrays_of_layer(free, given)
     elif set(WEIGHTS) & set(given.values()):
-        arrays, required = (*_arrays_of_layer(free, given), "num_heads"), WEIGHTS
+        arrays, required = _arrays_of_layer(free, given), WEIGHTS[:-1]
+        arrays += ("num_heads",) if any(each.role == "num_heads" for each in free) else ()
     roles = _by_name(free, given, arrays)
     _by_position(roles, positional, arrays)
     if missing := [role for role in (*arrays, *required) if role not in roles.values()]:
@@ -389,6 +394,7 @@ def read_signature(
         names=_ordered({role: name for name, role in roles.items()}, arrays),
         placed=_positional(parameters, roles, arrays),
         defaults=tuple(each.name for each in rest),
+        projected=not required or "wo" in roles.values(),
         kept=tuple(roles[each.name] for each in parameters if each.name in roles and each.has_choice),
         unlimited=next((_unlimited(each) for each in parameters if roles.get(each.name) == "window"), None),
         mask_by_place=by_place,

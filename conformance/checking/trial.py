@@ -445,7 +445,9 @@ def plain_sizes(sizes: Sizes) -> dict[str, int]:
     """Return the sizes of a plain call of a function that takes these sizes."""
     head_dim = sizes.head_dim(SIZES["head_dim"])
     queries, keys = sizes.lengths(SIZES["seq_len_q"], SIZES["seq_len_k"])
-    return {**SIZES, "seq_len_q": queries, "seq_len_k": keys, "head_dim": head_dim, "value_dim": head_dim}
+    heads = sizes.num_heads or SIZES["num_heads"]
+    lengths = {"seq_len_q": queries, "seq_len_k": keys}
+    return {**SIZES, **lengths, "num_heads": heads, "num_kv_heads": heads, "head_dim": head_dim, "value_dim": head_dim}
 
 
 def _unequal_and_equal(sizes: Sizes) -> tuple[dict[str, int], ...]:

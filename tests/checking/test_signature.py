@@ -212,11 +212,13 @@ def test_each_weight_may_be_an_argument() -> None:
     assert not signature("q, k, v, mask=None, wq=None, wk=None, wv=None, wo=None", "sdpa").has_own_weights
 
 
-@pytest.mark.parametrize("missing", ["wo", "num_heads"])
-def test_weights_need_an_output_projection_and_the_number_of_heads(missing: str) -> None:
-    arguments = [name for name in ("x", *WEIGHTS, "num_heads") if name != missing]
-    with pytest.raises(CheckError, match=f"mha is called as .* the argument for its {missing} with --map ARGUMENT="):
-        signature(", ".join(arguments))
+def test_weights_may_lack_an_output_projection_and_the_number_of_heads() -> None:
+    assert signature("x, wq, wk, wv, wo, num_heads").projected
+    head = signature("x, wq, wk, wv, mask=None")
+    assert (head.operator, head.projected, head.has("num_heads"), head.mask) == ("mha", False, False, "mask")
+    assert "no_output_projection" in capabilities(head)
+    with pytest.raises(CheckError, match="mha is called as .* the argument for its wv with --map ARGUMENT=wv"):
+        signature("x, wq, wk, d, num_heads", "mha", mapping={"wq": "wq", "wk": "wk"})
 
 
 def test_what_is_mapped_overrules_the_name() -> None:

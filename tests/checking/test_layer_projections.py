@@ -1,0 +1,142 @@
+"""Layers without an output projection, with one head, with linear layers for each head, or with a fixed width."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conformance import places
+from conformance.checking.case_sizes import in_sizes
+from conformance.checking.function_check import Checked, load_cases
+from conformance.checking.signature import Sizes
+from conformance.spec.loader import load
+
+from .door_tables import FEW, ONE_DTYPE, assert_it_conforms, assert_it_is_named
+
+Check = Callable[..., Checked]
+
+# As tutorials introduce self-attention: one head, and nothing after it.
+ONE_HEAD = """\
+import numpy as np
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def attend(q, k, v, mask, scale):
+    scores = (q @ np.swapaxes(k, -1, -2) * scale).astype(q.dtype)
+    if mask is not None:
+        scores = np.where(mask, scores, np.finfo(scores.dtype).min)
+    return softmax(scores) @ v
+
+
+def right(x, W_q, W_k, W_v, mask=None):
+    return attend(x @ W_q, x @ W_k, x @ W_v, mask, W_k.shape[-1] ** -0.5)
+
+
+def unscaled(x, W_q, W_k, W_v, mask=None):
+    return attend(x @ W_q, x @ W_k, x @ W_v, mask, 1.0)
+
+
+class SelfAttention:
+    def __init__(self, d_in, d_out):
+        self.W_query, self.W_key, self.W_value = (np.zeros((d_in, d_out)) for _ in range(3))
+
+    def forward(self, x, mask=None):
+        return right(x, self.W_query, self.W_key, self.W_value, mask)
+
+
+class Unscaled(SelfAttention):
+    def forward(self, x, mask=None):
+        return unscaled(x, self.W_query, self.W_key, self.W_value, mask)
+"""
+
+# Several heads, each with linear layers of its own. The second class has a width of its own, as if it were a constant.
+HEADS = """\
+import torch
+from torch import nn
+
+
+class Head(nn.Module):
+    def __init__(self, width, head_size, scale=None):
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(width, head_size, bias=False) for _ in range(3))
+        self.scale = head_size ** -0.5 if scale is None else scale
+
+    def forward(self, x):
+        return torch.softmax(self.query(x) @ self.key(x).mT * self.scale, dim=-1) @ self.value(x)
+
+
+class Wrapper(nn.Module):
+    def __init__(self, d_in, d_out, num_heads):
+        super().__init__()
+        self.heads = nn.ModuleList([Head(d_in, d_out) for _ in range(num_heads)])
+
+    def forward(self, x):
+        return torch.cat([head(x) for head in self.heads], dim=-1)
+
+
+class OfOneWidth(nn.Module):
+    width = 30
+
+    def __init__(self, num_heads, head_size):
+        super().__init__()
+        scale = self.width ** -0.5
+        self.heads = nn.ModuleList([Head(self.width, head_size, scale) for _ in range(num_heads)])
+        self.proj = nn.Linear(self.width, self.width)
+
+    def forward(self, x):
+        return self.proj(torch.cat([head(x) for head in self.heads], dim=-1))
+"""
+
+
+def written(folder: Path, text: str, name: str) -> str:
+    (folder / "mine.py").write_text(text, encoding="utf-8")
+    return f"{folder / 'mine.py'}:{name}"
+
+
+@pytest.mark.parametrize("name", ["right", "SelfAttention"])
+def test_one_head_without_an_output_projection_conforms(checked: Check, tmp_path: Path, name: str) -> None:
+    done = checked(written(tmp_path, ONE_HEAD, name), *FEW, dtypes=ONE_DTYPE)
+    assert_it_conforms(done)
+    (said,) = (line for line in done.lines() if line.startswith("called with"))
+    assert "mask as the mask, (batch, seq_len_q, seq_len_k), boolean (True = attend)" in said
+    assert "only num_heads 1; no output projection, because it has none; one array as query, key and value" in said
+
+
+@pytest.mark.parametrize("name", ["unscaled", "Unscaled"])
+def test_a_mistake_of_one_head_is_named(checked: Check, tmp_path: Path, name: str) -> None:
+    done = checked(written(tmp_path, ONE_HEAD, name), *FEW, dtypes=ONE_DTYPE)
+    assert_it_is_named(done, "does not scale the logits")
+
+
+@pytest.mark.frameworks
+def test_each_head_gets_its_part_of_the_weights(checked: Check, tmp_path: Path) -> None:
+    done = checked(written(tmp_path, HEADS, "Wrapper"), "shapes/self_attention/*", dtypes=ONE_DTYPE)
+    assert_it_conforms(done)
+    assert not any("only num_heads" in line for line in done.lines())
+
+
+@pytest.mark.frameworks
+def test_a_layer_of_one_width_is_judged_in_that_width(checked: Check, tmp_path: Path) -> None:
+    done = checked(written(tmp_path, HEADS, "OfOneWidth"), "shapes/self_attention/*", dtypes=ONE_DTYPE)
+    assert_it_is_named(done, r"scales the logits by 1/sqrt\(num_heads \* head_dim\)")
+    assert any("only num_heads 2 and head_dim 15" in line for line in done.lines())
+
+
+def test_cases_are_made_for_one_head() -> None:
+    cases = {case.id: case for case in load([places.cases() / "masks" / "attention_3d.yaml"], places.cases())}
+    found = {name: in_sizes(case, Sizes(num_heads=1)) for name, case in cases.items() if case.operator == "mha"}
+    assert found
+    for name, case in found.items():
+        before = cases[name]
+        assert (case.num_heads, case.num_kv_heads, case.head_dim) == (1, 1, before.head_dim)
+        assert {case.query_dim, case.kdim, case.vdim, case.output_dim} == {before.head_dim}
+
+
+def test_grouped_heads_stay_grouped() -> None:
+    grouped = [case for case in load_cases("mha") if case.num_kv_heads < case.num_heads]
+    assert grouped
+    assert [in_sizes(case, Sizes(num_heads=1)) for case in grouped] == grouped
