@@ -121,7 +121,7 @@ def test_what_cannot_be_called_says_why(arguments: str, said: str) -> None:
 
 
 def test_too_few_for_mha_says_how_it_is_called() -> None:
-    with pytest.raises(CheckError, match="mha is called as attend\\(query, key, value, params, num_heads, mask\\)"):
+    with pytest.raises(CheckError, match=r"mha is called as attend\\(query, key, value, params, num_heads, mask\\)"):
         signature("q, k, v", "mha")
 
 
@@ -217,7 +217,7 @@ def test_weights_may_lack_an_output_projection_and_the_number_of_heads() -> None
     head = signature("x, wq, wk, wv, mask=None")
     assert (head.operator, head.projected, head.has("num_heads"), head.mask) == ("mha", False, False, "mask")
     assert "no_output_projection" in capabilities(head)
-    with pytest.raises(CheckError, match="mha is called as .* the argument for its wv with --map ARGUMENT=wv"):
+    with pytest.raises(CheckError, match=r"mha is called as .* the argument for its wv with --map ARGUMENT=wv"):
         signature("x, wq, wk, d, num_heads", "mha", mapping={"wq": "wq", "wk": "wk"})
 
 
