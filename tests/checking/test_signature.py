@@ -121,7 +121,7 @@ def test_what_cannot_be_called_says_why(arguments: str, said: str) -> None:
 
 
 def test_too_few_for_mha_says_how_it_is_called() -> None:
-    with pytest.raises(CheckError, match=r"mha is called as attend\\(query, key, value, params, num_heads, mask\\)"):
+    with pytest.raises(CheckError, match=r"mha is called as attend\(query, key, value, params, num_heads, mask\)"):
         signature("q, k, v", "mha")
 
 
