@@ -111,7 +111,7 @@ def look(request: Mapping[str, Any]) -> Signature:
     if signature.sizes.are_limited and signature.operator == "mha":
         raise CheckError(f"{OF_SDPA}; {request['function']} is checked as mha")
     if signature.has_own_weights:
-        signature = replace(signature, sizes=_sizes_of_layer(signature, projections))
+        signature = replace(signature, sizes=_sizes_of_layer(request["function"], signature, projections))
     frameworks = [request["framework"]] if request.get("framework") else wanted(forward(function))
     layouts = [request["layout"]] if request.get("layout") else list(LAYOUTS)
     trial = Trial(request["function"], found if built is not None else function, signature, request["path"])
@@ -119,15 +119,24 @@ def look(request: Mapping[str, Any]) -> Signature:
     return trial.settled(_usable([own] if own else frameworks, device), layouts)
 
 
-def _sizes_of_layer(signature: Signature, projections: Projections | None) -> Sizes:
+def _sizes_of_layer(called: str, signature: Signature, projections: Projections | None) -> Sizes:
     """
     Return the sizes that a layer takes, or a function with an argument for each weight.
 
     It has one head if nothing tells it the number of heads. If its constructor sets the width, its heads share that.
+
+    Raises:
+        CheckError: a projection of head_dim inputs serves all heads, so there is no width.
     """
     told = {"num_heads", "config"} & {*signature.names, *(signature.built or {}).values()}
     if projections is None or projections.inputs == WIDTH:
         return Sizes() if told else Sizes(num_heads=1)
+    if told and projections.inputs == projections.outputs == SIZES["head_dim"]:
+        raise CheckError(
+            f"the query projection of {called} is (head_dim, head_dim), one for all heads, but that of multi-head "
+            "attention is (num_heads * head_dim, num_heads * head_dim): check what follows the projections, as a "
+            "function of query, key and value"
+        )
     heads = FEW_HEADS if told and projections.inputs % FEW_HEADS == 0 else 1
     return Sizes((projections.inputs // heads,), num_heads=heads)
 

@@ -210,10 +210,7 @@ def _torch_layer(layer: Any, call: Call, method: str) -> Any:
     torch = sys.modules["torch"]
 
     layer = layer.to(call.facts.device, getattr(torch, call.facts.dtype)).eval()
-    with torch.no_grad():
-        for each in layer.modules():
-            if isinstance(each, torch.nn.LazyLinear):  # its first call creates the weights, in the width of its input
-                each(torch.zeros(call.query.shape[-1], device=call.facts.device, dtype=each.weight.dtype))
+    _create_lazy_weights(layer, call.query.shape[-1])
     if call.params:
         given = {name: torch.from_numpy(each) for name, each in _numbers(call).items()}
         with torch.no_grad():
@@ -221,9 +218,20 @@ def _torch_layer(layer: Any, call: Call, method: str) -> Any:
     return getattr(layer, method) if method else layer
 
 
-def _torch_linears(layer: Any, *_: Any) -> Linears:
+def _create_lazy_weights(layer: Any, width: int) -> None:
     torch = sys.modules["torch"]
 
+    with torch.no_grad():
+        for each in layer.modules():
+            if isinstance(each, torch.nn.LazyLinear):  # its first call creates the weights, in the width of its input
+                each(torch.zeros(width, device=each.weight.device, dtype=each.weight.dtype))
+
+
+def _torch_linears(layer: Any, inputs: Sequence[Any] = (), *_: Any) -> Linears:
+    torch = sys.modules["torch"]
+
+    for each in inputs[:1]:
+        _create_lazy_weights(layer, each.shape[-1])
     found = {
         name: (each.weight, each.bias) for name, each in layer.named_modules() if isinstance(each, torch.nn.Linear)
     }

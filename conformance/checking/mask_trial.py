@@ -65,7 +65,7 @@ class MaskTrial:
         signature = replace(signature, numeric=self._numeric(signature))
         form, whole = self._form(signature)
         if form is None and signature.mask_by_place:
-            signature = signature.without_mask()
+            signature = signature.without("mask")
         roles = (*(["mask"] if whole else []), *(["bias"] if self._is_bias_whole(signature) else []))
         return replace(signature, form=form or signature.form, whole=roles)
 

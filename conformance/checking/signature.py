@@ -331,12 +331,12 @@ class Signature:
         """Return whether the function takes this role."""
         return role in self.names
 
-    def without_mask(self) -> "Signature":
-        """Return the signature in which the mask argument is always None."""
+    def without(self, without: str) -> "Signature":
+        """Return the signature in which the argument of this role is always None."""
         return replace(
             self,
-            names={NOTHING if role == "mask" else role: name for role, name in self.names.items()},
-            placed=tuple(NOTHING if role == "mask" else role for role in self.placed),
+            names={NOTHING if role == without else role: name for role, name in self.names.items()},
+            placed=tuple(NOTHING if role == without else role for role in self.placed),
         )
 
 

@@ -251,12 +251,12 @@ class Trial:
         that masks nothing.
         """
         if not signature.always:
-            return self._first(_with_scale(signature), sizes)
+            return self._first(_variants(signature), sizes)
         masked = None
         with suppress(TrialError):
             masked = self._first(_with_masks(signature), sizes)
         try:
-            without = self._first(_with_scale(replace(signature, always=())), sizes)
+            without = self._first(_variants(replace(signature, always=())), sizes)
         except TrialError:
             if masked is None:
                 raise
@@ -414,18 +414,26 @@ def _values(layouts: ArrayLayouts, signature: Signature, call: Call, given: Mapp
     return values
 
 
-def _with_scale(signature: Signature) -> Iterator[Signature]:
-    """Yield the signature, and one that always passes a scale if it can be given."""
-    yield signature
-    if "scale" in signature.names and "scale" not in signature.kept:
-        yield replace(signature, numbers=("scale",))
+def _variants(signature: Signature) -> Iterator[Signature]:
+    """
+    Yield the signature, and those with other values for arguments whose name does not tell what they take.
+
+    A scale may have to be a number in every call. A dropout without a default may be a module: None is passed for it.
+    """
+    variants = [signature]
+    if signature.has("dropout_p") and "dropout_p" not in signature.kept and not signature.has(NOTHING):
+        variants.append(signature.without("dropout_p"))
+    for each in variants:
+        yield each
+        if "scale" in each.names and "scale" not in each.kept:
+            yield replace(each, numbers=("scale",))
 
 
 def _with_masks(signature: Signature) -> Iterator[Signature]:
     """Yield the signature with each form of a mask that masks nothing."""
     forms = [MaskForm(axes, boolean, not boolean) for boolean in (True, False) for axes in FORMS]
     for form in forms if "mask" in signature.always else forms[:1]:
-        yield from _with_scale(replace(signature, form=form))
+        yield from _variants(replace(signature, form=form))
 
 
 def _masking_nothing(signature: Signature, sizes: Mapping[str, int], dtype: str) -> dict[str, Tensor]:

@@ -9,6 +9,7 @@ from conformance import places
 from conformance.checking.case_sizes import in_sizes
 from conformance.checking.function_check import Checked, load_cases
 from conformance.checking.signature import Sizes
+from conformance.checking.target import CheckError
 from conformance.spec.loader import load
 
 from .door_tables import FEW, ONE_DTYPE, assert_it_conforms, assert_it_is_named
@@ -89,6 +90,16 @@ class OfOneWidth(nn.Module):
 
     def forward(self, x):
         return self.proj(torch.cat([head(x) for head in self.heads], dim=-1))
+
+
+class OneForAllHeads(nn.Module):
+    def __init__(self, embed_size, heads):
+        super().__init__()
+        self.queries, self.keys, self.values = (nn.Linear(embed_size // heads, embed_size // heads) for _ in range(3))
+        self.fc_out = nn.Linear(embed_size, embed_size)
+
+    def forward(self, values, keys, query):
+        return query
 """
 
 
@@ -124,6 +135,12 @@ def test_a_layer_of_one_width_is_judged_in_that_width(checked: Check, tmp_path: 
     done = checked(written(tmp_path, HEADS, "OfOneWidth"), "shapes/self_attention/*", dtypes=ONE_DTYPE)
     assert_it_is_named(done, r"scales the logits by 1/sqrt\(num_heads \* head_dim\)")
     assert any("only num_heads 2 and head_dim 15" in line for line in done.lines())
+
+
+@pytest.mark.frameworks
+def test_a_projection_that_all_heads_share_is_told(checked: Check, tmp_path: Path) -> None:
+    with pytest.raises(CheckError, match=r"query projection of OneForAllHeads is \(head_dim, head_dim\), one for"):
+        checked(written(tmp_path, HEADS, "OneForAllHeads"))
 
 
 def test_cases_are_made_for_one_head() -> None:

@@ -54,7 +54,7 @@ def test_an_argument_that_is_the_mask_only_by_its_place_is_marked() -> None:
     assert not signature("q, k, v, attn_mask=None").mask_by_place
     required = signature("q, k, v, slopes")
     assert (required.mask, required.mask_by_place) == ("slopes", True)
-    without = required.without_mask()
+    without = required.without("mask")
     assert (without.mask, without.names["nothing"], without.placed[-1]) == (None, "slopes", "nothing")
     assert not signature("q, k, v, scale=None").mask_by_place
 

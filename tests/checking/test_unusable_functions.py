@@ -415,6 +415,23 @@ def test_a_method_of_a_plain_class_is_called_on_an_instance(checked: Check, tmp_
     assert checked(f"{tmp_path / 'mine.py'}:Attention.attend", "shapes/*", "masks/*").decision.conforms
 
 
+@pytest.mark.parametrize(("use", "said"), [("dropout(e)", True), ("e * (1 - dropout)", False)])
+def test_a_dropout_without_default_is_a_number_or_a_module(
+    checked: Check, tmp_path: Path, use: str, *, said: bool
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import numpy as np\n\ndef attend(q, k, v, mask, dropout):\n    "
+        "s = q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5\n"
+        "    s = s if mask is None else np.where(mask, s, np.finfo(s.dtype).min)\n"
+        f"    e = np.exp(s - s.max(-1, keepdims=True))\n    e = e if dropout is None else {use}\n"
+        "    return e / e.sum(-1, keepdims=True) @ v\n",
+        encoding="utf-8",
+    )
+    done = checked(f"{tmp_path / 'mine.py'}:attend", "shapes/cross*", "masks/attention_2d/*", dtypes=("float32",))
+    assert done.decision.conforms, done.lines()
+    assert any("dropout always None" in line for line in done.lines()) == said
+
+
 WITHOUT_MASK = (
     "import numpy as np\n\ndef attend(q, k, v):\n    s = q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5\n"
     "    e = np.exp(s - s.max(-1, keepdims=True))\n    return e / e.sum(-1, keepdims=True) @ v\n"
