@@ -51,7 +51,7 @@ def capabilities(signature: Signature) -> list[str]:
     if signature.built is not None or signature.has_own_weights:
         return _of_layer(signature)
     widths = _WIDTHS if signature.operator == "mha" else _WIDTHS[: signature.wide]
-    memory = ["layout"] if signature.framework != "jax" and signature.layout not in ("thd", "bsd") else []
+    memory = ["layout"] if signature.framework != "jax" and signature.layout not in ("thd", "bsd", "sd") else []
     optional = {
         "scale": "scale", "num_kv_heads": "grouped_heads", "enable_gqa": "grouped_heads", "softcap": "softcap"
     }  # fmt: skip

@@ -13,7 +13,18 @@ import numpy as np
 from conformance.bridge import Call, Tensor, strided
 
 # Layout -> for each axis of the function's arrays, its index in (batch, num_heads, seq_len, head_dim).
-AXES = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3), "sbhd": (2, 0, 1, 3), "thd": (0, 2, 1, 3), "bsd": (0, 1, 2, 3)}
+AXES = {
+    "bhsd": (0, 1, 2, 3),
+    "bshd": (0, 2, 1, 3),
+    "sbhd": (2, 0, 1, 3),
+    "bsd": (0, 1, 2, 3),
+    "thd": (0, 2, 1, 3),
+    "sd": (0, 1, 2, 3),
+}
+
+# Layouts of sdpa in which batch and heads are one axis, and layouts without a batch axis.
+MERGED = ("bsd", "sd")
+SINGLE = ("thd", "sd")
 
 # Layout -> the same for (batch, seq_len, width), where the order differs.
 MHA_AXES = {"sbhd": (1, 0, 2)}
@@ -26,7 +37,7 @@ PASSED = {"cpu": "check passes tensors on the CPU", "cuda": "check passes tensor
 
 
 class PerBatchElement(list[Any]):
-    """One array for each batch element; the function is called once per element."""
+    """One array for each batch element, in the layout sd for each head of it; the function is called with each."""
 
 
 class ArrayLayouts:
@@ -37,6 +48,11 @@ class ArrayLayouts:
         self._leading: tuple[int, ...] = ()
         self._is_sdpa = False
         self._array, self._back = CONVERTERS[framework](device)
+
+    @property
+    def _is_merged(self) -> bool:
+        """Return whether the arrays of the call have one axis for batch and heads."""
+        return self._is_sdpa and self.layout in MERGED
 
     def devices(self) -> list[str]:
         """Return the devices on which the framework can have arrays."""
@@ -65,28 +81,27 @@ class ArrayLayouts:
             return None
         if numeric and tensor.dtype == "bool":
             tensor = _numbers(tensor, call.query.dtype)
-        if batched and self.layout == "bsd" and self._is_sdpa:
-            return self._array(tensor, self._merged(tensor.bits, call.facts.sizes))
-        if self.layout != "thd" or not batched:
-            return self._array(tensor, tensor.bits.copy())
-        size = call.facts.sizes["batch"]
+        bits = self._merged(tensor.bits, call.facts.sizes) if batched and self._is_merged else tensor.bits.copy()
+        if self.layout not in SINGLE or not batched:
+            return self._array(tensor, bits)
+        size = len(bits) if self._is_merged else call.facts.sizes["batch"]
         return PerBatchElement(
-            self._array(tensor, each.copy()) for each in np.broadcast_to(tensor.bits, (size, *tensor.shape[1:]))
+            self._array(tensor, each.copy()) for each in np.broadcast_to(bits, (size, *bits.shape[1:]))
         )
 
     def lengths(self, call: Call, name: str) -> Any:
         """
         Return the number of keys of each batch element, (batch,) integers, or None if the call has none.
 
-        If batch and heads are one axis, each number is repeated for every head. In the layout thd, each call has one.
+        If batch and heads are one axis, each number is repeated for every head. Without a batch axis, each call has one.
         """
         tensor = call.arguments.get(name)
         if tensor is None:
             return None
-        if self.layout == "thd":
-            return PerBatchElement(int(each) for each in tensor.bits)
-        merged = self.layout == "bsd" and self._is_sdpa
-        return self._array(tensor, np.repeat(tensor.bits, call.facts.sizes["num_heads"] if merged else 1))
+        bits = np.repeat(tensor.bits, call.facts.sizes["num_heads"] if self._is_merged else 1)
+        if self.layout in SINGLE:
+            return PerBatchElement(int(each) for each in bits)
+        return self._array(tensor, bits)
 
     @staticmethod
     def window(sides: tuple[int | None, int | None] | None, unlimited: int) -> tuple[int, ...] | None:
@@ -110,7 +125,7 @@ class ArrayLayouts:
         return {name: self._array(found[name], found[name].bits.copy()) if name in found else None for name in names}
 
     def call(self, function: Callable[..., Any], arrays: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-        """Call the function; in the layout thd, call it once for each batch element."""
+        """Call the function; in a layout without a batch axis, call it once for each batch element."""
         every = [*arrays, *keywords.values()]
         count = next((len(each) for each in every if isinstance(each, PerBatchElement)), None)
         if count is None:
@@ -126,7 +141,7 @@ class ArrayLayouts:
     def output(self, result: Any) -> Tensor:
         """Return the output in our axis order; an output with a wrong shape is returned unchanged."""
         tensor = self._joined(result)
-        if self.layout == "bsd" and self._is_sdpa:
+        if self._is_merged:
             return self._split(tensor)
         axes = self._axes(tensor.bits.ndim)
         return Tensor(tensor.dtype, np.ascontiguousarray(tensor.bits.transpose(np.argsort(axes))))
@@ -134,7 +149,7 @@ class ArrayLayouts:
     def weights(self, result: Any) -> Tensor:
         """Return attention weights (batch, num_heads, seq_len_q, seq_len_k); a merged first axis is split."""
         tensor = self._joined(result)
-        return self._split(tensor) if self.layout == "bsd" and self._is_sdpa else tensor
+        return self._split(tensor) if self._is_merged else tensor
 
     def parts(self, result: Any, count: int) -> tuple[Any, ...]:
         """Return the first `count` values of a returned tuple."""
@@ -166,10 +181,9 @@ class ArrayLayouts:
     def _laid_out(self, tensor: Tensor, memory: str) -> Any:
         view = strided(tensor, memory).view()
         seen = view.transpose(self._axes(view.ndim))
-        if self.layout == "bsd" and self._is_sdpa:
-            return self._array(tensor, np.ascontiguousarray(seen).reshape(-1, *seen.shape[2:]))
-        seen = np.ascontiguousarray(seen) if memory == "contiguous" else seen
-        if self.layout != "thd":
+        seen = np.ascontiguousarray(seen) if memory == "contiguous" or self._is_merged else seen
+        seen = seen.reshape(-1, *seen.shape[2:]) if self._is_merged else seen
+        if self.layout not in SINGLE:
             return self._array(tensor, seen)
         return PerBatchElement(self._array(tensor, each) for each in seen)
 

@@ -120,6 +120,7 @@ MHA_AXES = {
     "sbhd": "(seq_len, batch, width)",
     "bsd": "(batch, seq_len, width)",
     "thd": "(seq_len, width), one call for each batch element",
+    "sd": "(seq_len, width), one call for each batch element",
 }
 # Argument names that are obvious and not reported.
 USUAL = ("q", "k", "v", "x", "query", "key", "value")

@@ -99,6 +99,7 @@ LAYOUTS = {
     "sbhd": "(seq_len, batch, num_heads, head_dim)",
     "bsd": "(batch * num_heads, seq_len, head_dim)",
     "thd": "(seq_len, num_heads, head_dim), one call for each batch element",
+    "sd": "(seq_len, head_dim), one call for each head of each batch element",
 }
 
 # The frameworks whose arrays a function may take.

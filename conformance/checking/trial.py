@@ -169,6 +169,8 @@ class Trial:
         for sizes, framework in product(every, frameworks):
             found: list[Signature] = []
             for layout in layouts if framework in tried else ():
+                if layout == "sd" and found:  # a call for each head: only if no other layout works
+                    continue
                 try:
                     found.append(self._tried(replace(self._signature, framework=framework, layout=layout), sizes))
                 except TrialError as failed:
@@ -406,7 +408,8 @@ def _values(layouts: ArrayLayouts, signature: Signature, call: Call, given: Mapp
     if "scale" in signature.numbers:
         values["scale"] = float(sizes["head_dim"]) ** -0.5
     for role in call.arguments:
-        batched = given[role].shape[0] == sizes["batch"]
+        shape = given[role].shape
+        batched = len(shape) > len(("q", "k")) or shape[0] == sizes["batch"]
         if role == "lengths":
             values[role] = layouts.lengths(call, role)
         else:

@@ -169,9 +169,9 @@ def add_check(commands: Commands) -> None:
     )
     parser.add_argument(
         "--layout",
-        choices=("bhsd", "bshd", "sbhd", "bsd", "thd"),
+        choices=("bhsd", "bshd", "sbhd", "bsd", "thd", "sd"),
         help="the order of its axes: b batch, h heads, s or t sequence, d dimension; bsd has no head axis, "
-        "thd no batch axis (default: detected)",
+        "thd no batch axis, sd neither (default: detected)",
     )
     parser.add_argument(
         "--device",

@@ -240,6 +240,7 @@ LAYOUTS = {
     "thd": "assert q.ndim == 3; q, k, v = (x.swapaxes(0, 1) for x in (q, k, v)); assert q.shape[0] == k.shape[0]",
     "bshd": "assert q.ndim == 4; q, k, v = (x.swapaxes(1, 2) for x in (q, k, v)); assert q.shape[:2] == k.shape[:2]",
     "sbhd": "q, k, v = (x.transpose(1, 2, 0, 3) for x in (q, k, v)); assert q.shape[:2] == k.shape[:2]",
+    "sd": "assert q.ndim == 2 and mask is None or mask.ndim == 2",
 }
 # Layout -> the lengths of key and value in a form that broadcasts to the logits.
 LENGTHS = {
@@ -247,8 +248,9 @@ LENGTHS = {
     "thd": "n",
     "bshd": "n[:, None, None, None]",
     "sbhd": "n[:, None, None, None]",
+    "sd": "n",
 }
-BACK = {"bsd": "o", "thd": "o.swapaxes(0, 1)", "bshd": "o.swapaxes(1, 2)", "sbhd": "o.transpose(2, 0, 1, 3)"}
+BACK = {"bsd": "o", "sd": "o", "thd": "o.swapaxes(0, 1)", "bshd": "o.swapaxes(1, 2)", "sbhd": "o.transpose(2, 0, 1, 3)"}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
