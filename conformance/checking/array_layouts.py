@@ -93,7 +93,7 @@ class ArrayLayouts:
         """
         Return the number of keys of each batch element, (batch,) integers, or None if the call has none.
 
-        If batch and heads are one axis, each number is repeated for every head. Without a batch axis, each call has one.
+        If batch and heads are one axis, each number is repeated for every head. A call without a batch axis has one.
         """
         tensor = call.arguments.get(name)
         if tensor is None:
