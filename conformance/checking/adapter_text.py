@@ -244,6 +244,11 @@ _ALONE = """\
         raise Unsupported("takes one array for query, key and value")
 """
 
+_WITH_CONTEXT = """\
+    if call.facts.alias == "none":
+        raise Unsupported("takes one array for key and value")
+"""
+
 _UNPROJECTED = """\
     if "wo" in call.params:
         raise Unsupported("has no output projection")
@@ -259,6 +264,7 @@ _SIZED = """\
 _VALUES = {
     "query": "query",
     "inputs": "query",
+    "context": "key",
     "key": "key",
     "value": "value",
     "params": "params",
@@ -397,7 +403,7 @@ def adapter_text(
     """Return the source of the adapter; profiles, of_dtypes: by dtype; of_dtypes: what is declared beside `dialect`."""
     facts = facts_of(signature, target.name, polarity)
     both = signature.has("average_weights") and signature.has("need_weights")
-    declined = (_BOTH if both else "") + (_ALONE if signature.is_self_attention else "")
+    declined = (_BOTH if both else "") + {"qkv": _ALONE, "kv": _WITH_CONTEXT, "none": ""}[signature.alias]
     declined += ("" if signature.projected else _UNPROJECTED) + _sized(signature.sizes)
     imports = ["Call", "Declaration", "Deviation", "Facts", "Profile", *(["Unsupported"] if declined else [])]
     kept = [signature.names[role] for role in signature.kept if role in signature.by_name]

@@ -195,8 +195,9 @@ def _called(signature: Signature) -> Iterator[str]:
     if not signature.wide:
         notes.append("value_dim = head_dim in every call, because other widths fail")
     notes += _called_in_sizes(signature)
-    if signature.is_self_attention:
-        notes.append("one array as query, key and value; cases in which they differ are left out")
+    if signature.alias != "none":
+        arrays = {"kv": "key and value", "qkv": "query, key and value"}[signature.alias]
+        notes.append(f"one array as {arrays}; cases in which they differ are left out")
     if signature.refusal:
         refused = " and ".join(dtype for dtype in ("float32", "float64") if dtype not in signature.dtypes)
         taken = " and ".join(signature.dtypes)

@@ -2,7 +2,7 @@
 
 import datetime as dt
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
@@ -33,7 +33,7 @@ from conformance.checking.drop_in import adapt_drop_in, find_drop_in
 from conformance.checking.observation import Varying, is_accepted, settle, write_adapter
 from conformance.checking.preflight import Calling, Inspection, inspecting, preflight
 from conformance.checking.probe_calls import plans_of
-from conformance.checking.signature import DTYPES, Signature, parameters_of, read_signature
+from conformance.checking.signature import DTYPES, Alias, Signature, parameters_of, read_signature
 from conformance.checking.target import CheckError, Target
 from conformance.deviations.nonfinite import WHERE_ADDED
 from conformance.disk import see_writable, unwritable
@@ -559,17 +559,16 @@ def adapted(cases: list[Case], signature: Signature) -> list[Case]:
     Adapt cases to a function that does not take float32, and to one without the argument `params`.
 
     A function that does not take float32 gets the cases of that dtype in the first dtype that it takes. A layer, or a
-    function with an argument for each weight, that takes a single array gets it as query, key and value, in the cases
-    that allow this. Without biases or an output projection, it gets the cases without them. A function with limits to
-    its sizes gets the cases in sizes that it takes.
+    function with an argument for each weight, may take one array as query, key and value, or as key and value: it gets
+    the cases that allow this. Without biases or an output projection, it gets the cases without them. A function with
+    limits to its sizes gets the cases in sizes that it takes.
     """
     if signature.sizes.are_limited:
         cases = [in_sizes(case, signature.sizes) for case in cases]
     cases = cases if "float32" in signature.dtypes else [_in_dtype(each, signature.dtypes[0]) for each in cases]
     if not signature.has_own_weights:
         return cases
-    kept = [_self_attention(each) for each in cases if _can_be_self(each)] if signature.is_self_attention else cases
-    return [_of_projections(each, signature) for each in kept]
+    return [_of_projections(each, signature) for each in _with_one_array(cases, signature.alias)]
 
 
 def _in_dtype(case: Case, dtype: str) -> Case:
@@ -578,17 +577,25 @@ def _in_dtype(case: Case, dtype: str) -> Case:
     return replace(case, dtype=dtype) if case.dtype == "float32" and free else case
 
 
-def _can_be_self(case: Case) -> bool:
-    """Return whether query, key and value can be one array: equal shapes, and no entry about one of them."""
+def _with_one_array(cases: Iterable[Case], alias: Alias) -> Iterator[Case]:
+    """Yield the cases in which these arrays can be one, with one array for them."""
+    arrays = {"none": (), "kv": ("key", "value"), "qkv": ("query", "key", "value")}[alias]
+    for case in cases:
+        if not arrays or (alias == "kv" and case.inputs.alias == "qkv"):
+            yield case
+        elif _can_be_one(case, arrays):
+            yield replace(case, inputs=replace(case.inputs, alias=alias))
+
+
+def _can_be_one(case: Case, arrays: Sequence[str]) -> bool:
+    """Return whether these arrays can be one: equal shapes, and no entry about one of them."""
     inputs = case.inputs
     drawn = inputs.query is None and inputs.key is None and inputs.value is None and inputs.file is None
     free = case.mistake is None and not case.past and inputs.poison is None and inputs.gain == 1.0
     wanted = not any(name.startswith("grad_") for name in case.outputs)
-    return free and drawn and wanted and case.published is None and len(set(case.input_shapes.values())) == 1
-
-
-def _self_attention(case: Case) -> Case:
-    return replace(case, inputs=replace(case.inputs, alias="qkv"))
+    return (
+        free and drawn and wanted and case.published is None and len({case.input_shapes[name] for name in arrays}) == 1
+    )
 
 
 def _of_projections(case: Case, signature: Signature) -> Case:

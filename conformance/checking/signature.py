@@ -5,7 +5,7 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from conformance.checking.target import CheckError
 from conformance.spec.texts import counted
@@ -15,6 +15,12 @@ CONVENTIONS = {
     "sdpa": ("query", "key", "value", "mask"),
     "mha": ("query", "key", "value", "params", "num_heads", "mask"),
 }
+
+# Roles of arrays, weights and the number of heads. A layer may take one array as all three, or one as key and value.
+OF_ARRAYS = (*CONVENTIONS["mha"][:-1], "inputs", "context")
+
+# Which arrays of a call are one object: none, key and value, or all three.
+Alias = Literal["none", "kv", "qkv"]
 
 # Further arguments, which are passed if the function has them.
 KEYWORDS = (
@@ -53,6 +59,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "params": (),
     "num_heads": (),
     "inputs": ("x", "hidden_states", "inp", "hidden", "input", "tokens"),
+    "context": ("memory", "encoder_hidden_states", "encoder_output", "encoder_outputs", "key_value", "kv", "cond"),
     "mask": ("attn_mask", "attention_mask", "src_mask"),
     "is_causal": ("causal", "use_causal_mask", "apply_causal_mask"),
     "causal_alignment": (),
@@ -306,7 +313,12 @@ class Signature:
     @property
     def is_self_attention(self) -> bool:
         """Return whether it takes one array as query, key and value."""
-        return "inputs" in self.names
+        return "inputs" in self.names and "context" not in self.names
+
+    @property
+    def alias(self) -> Alias:
+        """Return which arrays of a call must be one: key and value for a context, all three for a single array."""
+        return "qkv" if self.is_self_attention else "kv" if "context" in self.names else "none"
 
     @property
     def mask(self) -> str | None:
@@ -409,10 +421,18 @@ def _unlimited(window: Parameter) -> int | None:
 
 
 def _arrays_of_layer(parameters: Sequence[Parameter], given: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the arrays that a layer takes: one array if its name or the missing key and value arguments say so."""
+    """
+    Return the arrays that a layer takes.
+
+    It is one array if its name or the missing key and value arguments say so, and two if one is a context without a
+    default, or is mapped to it.
+    """
     taken = [each for each in parameters if each.positional] or parameters
     roles = [given.get(each.name) or each.role for each in taken]
     required = sum(each.default is None for each in taken)
+    contexts = (each for each in taken if (given.get(each.name) or each.role) == "context")
+    if "key" not in roles and any(each.default is None or each.name in given for each in contexts):
+        return ("inputs" if roles[:1] == ["inputs"] else "query", "context")
     if roles[:1] == ["inputs"] and "key" not in roles:
         return ("inputs",)
     if roles[:1] != ["query"] and not {"key", "value"} & set(roles) and required < len("qkv"):
@@ -470,7 +490,7 @@ def _by_name(parameters: Sequence[Parameter], given: Mapping[str, str], arrays: 
     named = {each.name: role for each in parameters if (role := each.role)}
     for name in sorted(named, key=lambda name: name not in ALIASES):
         role = named[name]
-        wanted = role in arrays or role not in (*CONVENTIONS["mha"][:-1], "inputs")
+        wanted = role in arrays or role not in OF_ARRAYS
         if name not in roles and role not in roles.values() and wanted:
             roles[name] = role
     return roles
@@ -493,9 +513,7 @@ def _unnamed_mask(roles: dict[str, str], parameters: Sequence[Parameter]) -> boo
     if "mask" in roles.values():
         return False
     after = next((each for each in parameters if each.positional and each.name not in roles), None)
-    first = next(
-        (each for each in parameters if roles.get(each.name) not in (*CONVENTIONS["mha"][:-1], "inputs")), None
-    )
+    first = next((each for each in parameters if roles.get(each.name) not in OF_ARRAYS), None)
     if after is None or after is not first or after.default not in (None, "None"):
         return False
     roles[after.name] = "mask"

@@ -16,7 +16,7 @@ from conformance.bridge import Call, Facts, Tensor
 from conformance.checking.array_layouts import PASSED, ArrayLayouts
 from conformance.checking.layer import Layer
 from conformance.checking.mask_trial import FORMS, HIDDEN, MASK_FORMS, RETURNED, MaskTrial, TrialError
-from conformance.checking.signature import DTYPES, LAYOUTS, MASKS, NOTHING, MaskForm, Signature, Sizes
+from conformance.checking.signature import DTYPES, LAYOUTS, MASKS, NOTHING, Alias, MaskForm, Signature, Sizes
 from conformance.checking.target import CheckError
 from conformance.spec.problem import AXES, Array
 from conformance.spec.rounding import round_to, to_tensor
@@ -333,7 +333,7 @@ class Trial:
                 sizes,
                 given,
                 seed,
-                is_self=signature.is_self_attention,
+                alias=signature.alias,
                 device=signature.device,
                 dtype=self._dtype,
             )
@@ -403,8 +403,8 @@ def _values(layouts: ArrayLayouts, signature: Signature, call: Call, given: Mapp
     """Return all values to pass, by role."""
     query, key, value = layouts.arrays(call)
     sizes = call.facts.sizes
-    values = {**DEFAULTS, "query": query, "key": key, "value": value, "inputs": query, "num_heads": sizes["num_heads"]}
-    values |= {"params": layouts.params(call), **layouts.params(call, zeros=True)}
+    values = {**DEFAULTS, "query": query, "key": key, "value": value, "inputs": query, "context": key}
+    values |= {"num_heads": sizes["num_heads"], "params": layouts.params(call), **layouts.params(call, zeros=True)}
     if "scale" in signature.numbers:
         values["scale"] = float(sizes["head_dim"]) ** -0.5
     for role in call.arguments:
@@ -484,14 +484,14 @@ def plain_call(
     given: Mapping[str, Any],
     seed: int,
     *,
-    is_self: bool = False,
+    alias: Alias = "none",
     device: str = "cpu",
     dtype: str = "float32",
 ) -> Call:
     """
     Make a plain call; `moved` in `given` is added to key and value at the hidden position.
 
-    is_self: query, key and value are one array. device: where the arrays will be. dtype: of all arrays.
+    alias: which arrays are one. device: where the arrays will be. dtype: of all arrays.
     """
     rng = np.random.default_rng(seed)
 
@@ -510,8 +510,8 @@ def plain_call(
     query, key, value = (_tensor(each, dtype) for each in arrays)
     return Call(
         Facts(operator, dtype, device, "", ("output",), sizes=sizes, requirements=("no_bias",)),
-        query if not is_self else value,
-        key if not is_self else value,
+        value if alias == "qkv" else query,
+        key if alias == "none" else value,
         value,
         params={name: _tensor(each, dtype) for name, each in params.items()} if operator == "mha" else {},
         arguments={role: given[role] for role in MASKS if role in given},

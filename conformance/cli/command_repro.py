@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from conformance.bounds.bound import Bound
 from conformance.bounds.outputs import UnderivedBound
 from conformance.bridge.loading import sources
 from conformance.bridge.messages import Request, request_message
@@ -104,7 +103,7 @@ def write_reproduction(
         expectation, profile = declared
         arrays |= _expected(expectation)
         facts["outputs"] = {
-            name: {"dtype": each.dtype, "rms_limit": _rms_limit(name, expectation.bounds[name], profile)}
+            name: {"dtype": each.dtype, "rms_limit": _rms_limit(name, each.values, profile)}
             for name, each in expectation.reply.items()
         }
     np.savez_compressed(folder / "call.npz", **arrays)  # type: ignore[arg-type]  # names of arrays, none is allow_pickle
@@ -131,9 +130,9 @@ def _expected(expectation: Expectation) -> dict[str, Array]:
     return found
 
 
-def _rms_limit(name: str, bound: Bound, profile: Profile) -> float | None:
+def _rms_limit(name: str, expected: Array, profile: Profile) -> float | None:
     """The limit of the root mean square; None if the second gate does not apply (docs/tolerance.md section 1)."""
-    return RMS_LIMIT if has_rms_gate(profile) and averages(name, bound.sigma.size) else None
+    return RMS_LIMIT if has_rms_gate(profile) and averages(name, expected) else None
 
 
 def repro(arguments: argparse.Namespace) -> int:

@@ -208,7 +208,7 @@ def separate(declared: Expectation, reply: Reply, profile: Profile) -> bool:
 def _differs_in_rms(declared: Expectation, reply: Reply, name: str) -> bool:
     """Whether small differences of many elements together exceed the RMS limit."""
     one, other, bound = declared.reply[name].values, reply[name].values, declared.bounds[name]
-    if not averages(name, one.size):
+    if not averages(name, one):
         return False
     with np.errstate(invalid="ignore"):
         return root_mean_square(np.abs(one - other), bound) > RMS_LIMIT

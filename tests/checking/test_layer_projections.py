@@ -1,4 +1,4 @@
-"""Layers without an output projection, with one head, with linear layers for each head, or with a fixed width."""
+"""Layers without an output projection, of one head, with linear layers for each head, of one width, with a context."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -39,6 +39,14 @@ def right(x, W_q, W_k, W_v, mask=None):
 
 def unscaled(x, W_q, W_k, W_v, mask=None):
     return attend(x @ W_q, x @ W_k, x @ W_v, mask, 1.0)
+
+
+def cross(x, context, W_q, W_k, W_v, mask=None):
+    return attend(x @ W_q, context @ W_k, context @ W_v, mask, W_k.shape[-1] ** -0.5)
+
+
+def swapped(x, memory, W_q, W_k, W_v, mask=None):
+    return attend(x @ W_q, memory @ W_v, memory @ W_k, mask, W_k.shape[-1] ** -0.5)
 
 
 class SelfAttention:
@@ -121,6 +129,16 @@ def test_one_head_without_an_output_projection_conforms(checked: Check, tmp_path
 def test_a_mistake_of_one_head_is_named(checked: Check, tmp_path: Path, name: str) -> None:
     done = checked(written(tmp_path, ONE_HEAD, name), *FEW, dtypes=ONE_DTYPE)
     assert_it_is_named(done, "does not scale the logits")
+
+
+def test_a_context_is_key_and_value(checked: Check, tmp_path: Path) -> None:
+    done = checked(written(tmp_path, ONE_HEAD, "cross"), *FEW, dtypes=ONE_DTYPE)
+    assert_it_conforms(done)
+    assert any("one array as key and value; cases in which they differ are left out" in line for line in done.lines())
+    assert any("cross_attention" in case and cell.verdict == "pass" for (case, _), cell in done.run.cells.items())
+    assert_it_is_named(
+        checked(written(tmp_path, ONE_HEAD, "swapped"), *FEW, dtypes=ONE_DTYPE, into="2"), "order q, v, k"
+    )
 
 
 @pytest.mark.frameworks

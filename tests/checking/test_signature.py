@@ -221,6 +221,15 @@ def test_weights_may_lack_an_output_projection_and_the_number_of_heads() -> None
         signature("x, wq, wk, d, num_heads", "mha", mapping={"wq": "wq", "wk": "wk"})
 
 
+def test_a_context_is_key_and_value_unless_it_has_a_default() -> None:
+    weights = "wq, wk, wv, wo, num_heads"
+    assert signature(f"x, context, {weights}").alias == "kv"
+    assert signature(f"q, encoder_hidden_states, {weights}").alias == "kv"
+    assert signature(f"x, {weights}, context=None").alias == "qkv"
+    assert signature(f"x, {weights}, context=None", mapping={"context": "context"}).alias == "kv"
+    assert signature(f"q, k, v, {weights}, context=None").alias == "none"
+
+
 def test_what_is_mapped_overrules_the_name() -> None:
     parameters = (Parameter("q"), Parameter("k"), Parameter("v"), Parameter("mask"), Parameter("extra", default="0"))
     read = read_signature("attend", parameters, mapping={"mask": "bias", "extra": "is_causal"})

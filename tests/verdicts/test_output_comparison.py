@@ -92,13 +92,22 @@ def test_beyond_the_worst_case_is_impossible() -> None:
 
 def test_many_small_errors_fail_by_their_root_mean_square() -> None:
     limit = bound((100,), hard=0.0, sigma=1.0, worst=1e9)
-    errors = np.full(100, 1.5)
-    assert judged(np.zeros(100), errors, limit).verdict == "pass"
-    found = judged(np.zeros(100), errors, limit, rms=True)
+    expected, errors = np.arange(100.0), np.full(100, 1.5)
+    assert judged(expected, expected + errors, limit).verdict == "pass"
+    found = judged(expected, expected + errors, limit, rms=True)
     assert found.verdict == "fail"
     assert found.budget == pytest.approx(1.5 / 1.25)
     assert "root mean square of error / expected standard deviation of the error is 1.5, allowed 1.25" in found.message
-    assert judged(np.zeros(63), errors[:63], bound((63,), 0.0, 1.0, 1e9), rms=True).verdict == "pass"
+    few = bound((63,), 0.0, 1.0, 1e9)
+    assert judged(expected[:63], (expected + errors)[:63], few, rms=True).verdict == "pass"
+
+
+def test_equal_elements_have_one_error_which_does_not_average_out() -> None:
+    expected, errors = np.arange(63.0).repeat(100), np.full(6300, 1.5)
+    limit = bound((6300,), hard=0.0, sigma=1.0, worst=1e9)
+    assert judged(expected, expected + errors, limit, rms=True).verdict == "pass"
+    expected[-1] = 63.0  # the 64th value, and far from the first elements
+    assert judged(expected, expected + errors, limit, rms=True).verdict == "fail"
 
 
 def test_low_coverage_is_inconclusive_and_never_hides_a_failure() -> None:
@@ -131,11 +140,11 @@ def test_two_oracles_differ_beyond_the_bound_or_in_form() -> None:
 
 
 def test_a_common_error_may_be_attained_everywhere_and_another_may_not() -> None:
-    errors = np.full(100, 0.99)
+    expected, errors = np.arange(100.0), np.full(100, 0.99)
     ordinary = bound((100,), worst=1e9)
-    assert judged(np.zeros(100), errors, ordinary, rms=True).verdict == "fail"
+    assert judged(expected, expected + errors, ordinary, rms=True).verdict == "fail"
     common = Bound(ordinary.hard, ordinary.sigma, ordinary.worst, ordinary.judged, ordinary.spread, np.ones(100))
-    assert judged(np.zeros(100), errors, common, rms=True).verdict == "pass"
+    assert judged(expected, expected + errors, common, rms=True).verdict == "pass"
 
 
 def test_the_rms_gate_needs_independent_errors() -> None:
