@@ -136,9 +136,8 @@ def test_a_context_is_key_and_value(checked: Check, tmp_path: Path) -> None:
     assert_it_conforms(done)
     assert any("one array as key and value; cases in which they differ are left out" in line for line in done.lines())
     assert any("cross_attention" in case and cell.verdict == "pass" for (case, _), cell in done.run.cells.items())
-    assert_it_is_named(
-        checked(written(tmp_path, ONE_HEAD, "swapped"), *FEW, dtypes=ONE_DTYPE, into="2"), "order q, v, k"
-    )
+    done = checked(written(tmp_path, ONE_HEAD, "swapped"), *FEW, dtypes=ONE_DTYPE, into="wrong")
+    assert_it_is_named(done, "swaps the projections of key and value, as if")
 
 
 @pytest.mark.frameworks
