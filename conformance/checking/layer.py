@@ -25,7 +25,7 @@ BUILT_WITH: dict[str, tuple[str, ...]] = {
         "units", "query_size", "key_size", "value_size", "kdim", "vdim",
     ),
     "num_heads": ("num_heads", "n_heads", "heads", "n_head", "nhead", "nheads", "h", "num_attention_heads"),
-    "num_kv_heads": ("num_kv_heads", "n_kv_heads", "num_key_value_heads", "kv_heads"),
+    "num_kv_heads": ("num_kv_heads", "n_kv_heads", "num_key_value_heads", "kv_heads", "num_kv_groups"),
     "head_dim": (
         "head_dim", "d_k", "dim_head", "head_size", "key_dim", "d_head", "dim_k", "dk", "d_kv", "size_per_head",
     ),
@@ -59,6 +59,7 @@ _AFTER = r"(?:s|proj|projection|linear|lin|layer|fc|dense|weight|transform)*"
 # Projection -> pattern for the name of its linear layer or parameter, with or without underscores.
 PARTS = {
     "qkv": re.compile(r".*qkv.*|in_?proj(?:_weight|_bias)?|c_?attn"),
+    "kv": re.compile(_BEFORE + r"(?:kv|keyvalue)" + _AFTER),
     "q": re.compile(_BEFORE + r"(?:q|query|queries)" + _AFTER),
     "k": re.compile(_BEFORE + r"(?:k|key|keys)" + _AFTER),
     "v": re.compile(_BEFORE + r"(?:v|value|values)" + _AFTER),
@@ -495,13 +496,10 @@ def projections(linears: Linears) -> dict[str, list[Piece]]:
     """Return the projections among linear layers: by their names, or by their order if there are four unnamed ones."""
     named: dict[str, dict[str, Piece]] = {part: {} for part in IN_ORDER}
     for name, (weight, bias) in linears.items():
-        part = part_of(name)
-        if part == "qkv":
-            third = weight.shape[0] // 3
-            for number, each in enumerate("qkv"):
-                named[each][name] = (weight, bias, slice(number * third, (number + 1) * third))
-        elif part is not None:
-            named[part][name] = (weight, bias, slice(None))
+        packed = part_of(name) or ""
+        for number, each in enumerate(packed):
+            size = weight.shape[0] // len(packed)
+            named[each][name] = (weight, bias, slice(number * size, (number + 1) * size))
     found = {part: _of_heads(pieces) for part, pieces in named.items() if pieces}
     left = [[(*each, slice(None))] for name, each in linears.items() if part_of(name) is None]
     if not found and len(left) == len(IN_ORDER):
@@ -516,7 +514,11 @@ def _of_heads(pieces: Mapping[str, Piece]) -> list[Piece]:
 
 
 def part_of(name: str) -> str | None:
-    """Return which projection a linear layer is, from the last part of its name that says it; None if none does."""
+    """
+    Return which projection a linear layer is, from the last part of its name that says it; None if none does.
+
+    It is q, k, v or o, or several that are packed: qkv or kv.
+    """
     names = [(each, each.replace("_", "")) for each in reversed(name.lower().split("."))]
     known = ((part, pattern, each) for each in names for part, pattern in PARTS.items())
     return next((part for part, pattern, each in known if any(map(pattern.fullmatch, each))), None)

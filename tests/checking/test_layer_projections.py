@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from conformance import places
 from conformance.checking.case_sizes import in_sizes
 from conformance.checking.function_check import Checked, load_cases
+from conformance.checking.layer import part_of, projections
 from conformance.checking.signature import Sizes
 from conformance.checking.target import CheckError
 from conformance.spec.loader import load
@@ -158,6 +160,41 @@ def test_a_layer_of_one_width_is_judged_in_that_width(checked: Check, tmp_path: 
 def test_a_projection_that_all_heads_share_is_told(checked: Check, tmp_path: Path) -> None:
     with pytest.raises(CheckError, match=r"query projection of OneForAllHeads is \(head_dim, head_dim\), one for"):
         checked(written(tmp_path, HEADS, "OneForAllHeads"))
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("to_q", "q"),
+        ("heads.2.key", "k"),
+        ("W_value.kernel", "v"),
+        ("attn.out_proj", "o"),
+        ("Wqkv", "qkv"),
+        ("to_kv", "kv"),
+        ("key_value_proj", "kv"),
+        ("norm", None),
+    ],
+)
+def test_a_projection_is_known_by_its_name(name: str, part: str | None) -> None:
+    assert part_of(name) == part
+
+
+def test_packed_projections_are_parts_of_one_matrix() -> None:
+    packed = np.arange(24.0).reshape(6, 4)
+    found = projections({"to_q": (packed[:3], None), "to_kv": (packed, None)})
+    assert {part: [weight[rows].tolist() for weight, _, rows in pieces] for part, pieces in found.items()} == {
+        "q": [packed[:3].tolist()],
+        "k": [packed[:3].tolist()],
+        "v": [packed[3:].tolist()],
+    }
+
+
+def test_only_layers_that_differ_in_a_number_are_heads_of_one_projection() -> None:
+    one, other = np.zeros((3, 4)), np.ones((3, 4))
+    heads = projections({"heads.0.query": (one, None), "heads.1.query": (other, None)})
+    assert [weight is each for each, (weight, _, _) in zip((one, other), heads["q"], strict=True)] == [True, True]
+    first = projections({"own.query": (one, None), "cross.query": (other, None)})
+    assert [weight is one for weight, _, _ in first["q"]] == [True]
 
 
 def test_cases_are_made_for_one_head() -> None:
