@@ -68,6 +68,7 @@ CANDIDATES = {
 
 # The coarser profiles that are tried on failures and only suggested, the least coarse first.
 ALTERNATIVES = (
+    *("naive", "stepwise"),
     *("tf32x3", "tf32", "tf32_truncated", "bfloat16_operands"),
     *("float16_scores", "float16_softmax", "float16_accumulation", "float16"),
 )

@@ -127,6 +127,8 @@ def _rows(cells: Sequence[Evidence], wrong: Sequence[dict[str, Array]]) -> tuple
         return "", False
     merged = [are_merged(cell) for cell in cells]
     bad = [wrong_rows(some, merged=each) for some, each in zip(wrong, merged, strict=True)]
+    if not any(each.any() for each in bad):  # only the root mean square of all errors is too large
+        return "", False
     attended = [np.broadcast_to(cell.problem.attended(), cell.problem.logits_shape) for cell in cells]
     best, fewest = "", int(INFORMATIVE * sum(int(np.sum(~each)) for each in bad))
     for words, rows in named_rows():

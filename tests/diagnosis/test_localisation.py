@@ -95,6 +95,10 @@ def test_rows_are_named_by_what_they_attend() -> None:
     assert {name: ROWS[name](allowed)[0, 0].tolist() for name in expected} == expected
 
 
+def test_without_a_wrong_element_no_rows_are_named() -> None:
+    assert localise([cell(problem(), in_rows())], (), 0).words == ""
+
+
 def test_rows_of_blocks() -> None:
     attended = np.ones((1, 1, 13, KEYS), dtype=bool)
     attended[0, 0, 3, :4] = False
