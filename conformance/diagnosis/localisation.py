@@ -80,6 +80,8 @@ def localise(cells: Sequence[Evidence], conditions: tuple[Condition, ...], confo
     if not cells or any(each is None for each in wrong):  # a wrong shape says more than any position
         return Localisation(conditions, conforming)
     found = [each for each in wrong if each is not None]
+    if not any(each.any() for some in found for each in some.values()):  # only the root mean square is too large
+        return Localisation(conditions, conforming)
     rows, exact = _rows(cells, found)
     numbers = [(cell, bad) for cell, bad in zip(cells, found, strict=True) if _is_finite(cell)]
     columns, amount = _columns(numbers), proportion(_wrong_parts(numbers))
@@ -127,8 +129,6 @@ def _rows(cells: Sequence[Evidence], wrong: Sequence[dict[str, Array]]) -> tuple
         return "", False
     merged = [are_merged(cell) for cell in cells]
     bad = [wrong_rows(some, merged=each) for some, each in zip(wrong, merged, strict=True)]
-    if not any(each.any() for each in bad):  # only the root mean square of all errors is too large
-        return "", False
     attended = [np.broadcast_to(cell.problem.attended(), cell.problem.logits_shape) for cell in cells]
     best, fewest = "", int(INFORMATIVE * sum(int(np.sum(~each)) for each in bad))
     for words, rows in named_rows():

@@ -95,7 +95,7 @@ def test_rows_are_named_by_what_they_attend() -> None:
     assert {name: ROWS[name](allowed)[0, 0].tolist() for name in expected} == expected
 
 
-def test_without_a_wrong_element_no_rows_are_named() -> None:
+def test_without_a_wrong_element_no_place_is_named() -> None:
     assert localise([cell(problem(), in_rows())], (), 0).words == ""
 
 
