@@ -424,8 +424,8 @@ def _arrays_of_layer(parameters: Sequence[Parameter], given: Mapping[str, str]) 
     """
     Return the arrays that a layer takes.
 
-    It is one array if its name or the missing key and value arguments say so, and two if one is a context without a
-    default, or is mapped to it.
+    It is one array if its name or the missing key and value arguments say so, or if the others have defaults, and two
+    if one is a context without a default, or is mapped to it.
     """
     taken = [each for each in parameters if each.positional] or parameters
     roles = [given.get(each.name) or each.role for each in taken]
@@ -435,7 +435,8 @@ def _arrays_of_layer(parameters: Sequence[Parameter], given: Mapping[str, str]) 
         return ("inputs" if roles[:1] == ["inputs"] else "query", "context")
     if roles[:1] == ["inputs"] and "key" not in roles:
         return ("inputs",)
-    if roles[:1] != ["query"] and not {"key", "value"} & set(roles) and required < len("qkv"):
+    few = required == 1 if roles[:1] == ["query"] else required < len("qkv")
+    if few and not {"key", "value"} & set(roles):
         return ("inputs",)
     return ("query", "key", "value")
 
@@ -513,8 +514,9 @@ def _unnamed_mask(roles: dict[str, str], parameters: Sequence[Parameter]) -> boo
     if "mask" in roles.values():
         return False
     after = next((each for each in parameters if each.positional and each.name not in roles), None)
-    first = next((each for each in parameters if roles.get(each.name) not in OF_ARRAYS), None)
-    if after is None or after is not first or after.default not in (None, "None"):
+    of_arrays = (*OF_ARRAYS, *WEIGHTS, *BIASES)
+    first = next((each for each in parameters if roles.get(each.name) not in of_arrays), None)
+    if after is None or after is not first or after.default not in (None, "None") or after.role in of_arrays:
         return False
     roles[after.name] = "mask"
     return True

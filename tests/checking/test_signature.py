@@ -228,6 +228,14 @@ def test_a_context_is_key_and_value_unless_it_has_a_default() -> None:
     assert signature(f"x, {weights}, context=None").alias == "qkv"
     assert signature(f"x, {weights}, context=None", mapping={"context": "context"}).alias == "kv"
     assert signature(f"q, k, v, {weights}, context=None").alias == "none"
+    layer = read_signature("layer", (Parameter("q"), Parameter("kv", default="None")), "mha", layer=True)
+    assert (layer.alias, layer.names["inputs"], layer.defaults) == ("qkv", "q", ("kv",))
+
+
+def test_the_argument_after_the_weights_is_the_mask_if_it_may_be_none() -> None:
+    assert signature("x, wq, wk, wv, adj=None").mask == "adj"
+    assert signature("x, wq, bq, wk, bk, wv, bv, adj=None").mask == "adj"
+    assert signature("x, wq, wk, wv, groups=3").mask is None
 
 
 def test_what_is_mapped_overrules_the_name() -> None:
