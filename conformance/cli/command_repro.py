@@ -39,7 +39,7 @@ from conformance.spec.materialise import materialise, problem_digest
 from conformance.spec.mistakes import matches, near_glob
 from conformance.spec.problem import Array
 from conformance.spec.texts import printable, quoted
-from conformance.verdicts.compare import RMS_LIMIT, averages, counted_variance, has_rms_gate
+from conformance.verdicts.compare import counted_variance, has_rms_gate, rms_limit
 from conformance.verdicts.expectation import Expectation
 
 SCRIPT = '''\
@@ -132,7 +132,7 @@ def _expected(expectation: Expectation) -> dict[str, Array]:
 
 def _rms_limit(name: str, expected: Array, profile: Profile) -> float | None:
     """The limit of the root mean square; None if the second gate does not apply (docs/tolerance.md section 1)."""
-    return RMS_LIMIT if has_rms_gate(profile) and averages(name, expected) else None
+    return rms_limit(name, expected) if has_rms_gate(profile) else None
 
 
 def repro(arguments: argparse.Namespace) -> int:

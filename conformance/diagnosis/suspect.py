@@ -18,7 +18,7 @@ from conformance.bridge.tensor import Tensor
 from conformance.deviations.catalogue import OracleAnswer, evaluate
 from conformance.deviations.deviation import Dialect, Expected, Reply
 from conformance.spec.problem import Array, Problem
-from conformance.verdicts.compare import RMS_LIMIT, averages, compare, has_rms_gate, kinds, root_mean_square
+from conformance.verdicts.compare import compare, has_rms_gate, kinds, rms_limit, root_mean_square
 from conformance.verdicts.expectation import Expectation, flat, largest_tolerance
 
 # Maximum error of a reply, as a fraction of the candidate's largest number, that passes the screening.
@@ -208,10 +208,10 @@ def separate(declared: Expectation, reply: Reply, profile: Profile) -> bool:
 def _differs_in_rms(declared: Expectation, reply: Reply, name: str) -> bool:
     """Whether small differences of many elements together exceed the RMS limit."""
     one, other, bound = declared.reply[name].values, reply[name].values, declared.bounds[name]
-    if not averages(name, one):
+    if (limit := rms_limit(name, one)) is None:
         return False
     with np.errstate(invalid="ignore"):
-        return root_mean_square(np.abs(one - other), bound) > RMS_LIMIT
+        return root_mean_square(np.abs(one - other), bound) > limit
 
 
 def _budget(answer: OracleAnswer, declared: Expectation, profile: Profile, actual: Mapping[str, Tensor]) -> float:

@@ -102,12 +102,15 @@ def test_many_small_errors_fail_by_their_root_mean_square() -> None:
     assert judged(expected[:63], (expected + errors)[:63], few, rms=True).verdict == "pass"
 
 
-def test_equal_elements_have_one_error_which_does_not_average_out() -> None:
-    expected, errors = np.arange(63.0).repeat(100), np.full(6300, 1.5)
-    limit = bound((6300,), hard=0.0, sigma=1.0, worst=1e9)
-    assert judged(expected, expected + errors, limit, rms=True).verdict == "pass"
-    expected[-1] = 63.0  # the 64th value, and far from the first elements
-    assert judged(expected, expected + errors, limit, rms=True).verdict == "fail"
+def test_of_few_different_elements_the_root_mean_square_may_be_larger() -> None:
+    expected, limit = np.arange(64.0).repeat(100), bound((6400,), hard=0.0, sigma=1.0, worst=1e9)
+    assert judged(expected, expected + 1.3, limit, rms=True).verdict == "fail"
+    few = expected % 16
+    assert judged(few, few + 1.3, limit, rms=True).verdict == "pass"
+    found = judged(few, few + 1.6, limit, rms=True)
+    assert found.verdict == "fail"
+    assert found.budget == pytest.approx(1.6 / (1 + 0.25 * 2))
+    assert "is 1.6, allowed 1.5" in found.message
 
 
 def test_low_coverage_is_inconclusive_and_never_hides_a_failure() -> None:
