@@ -27,7 +27,7 @@ _SLACK_NS = 2_000_000_000
 def main() -> None:
     """Print the digest, or the reason why there is none, as JSON."""
     digest, reason = fingerprint()
-    print(json.dumps({"fingerprint": digest, "reason": reason}))  # noqa: T201 - printing is the purpose of the script
+    sys.stdout.write(json.dumps({"fingerprint": digest, "reason": reason}) + "\n")
 
 
 @cache

@@ -241,7 +241,7 @@ def _called_in_sizes(signature: Signature) -> Iterator[str]:
         why = f", because in a plain call in other sizes {signature.size_refusal}" if signature.size_refusal else ""
         yield f"only {signature.sizes}{why}"
     if not signature.projected:
-        yield "no output projection, because it has none"
+        yield "cases without an output projection, because it has none"
 
 
 NUMBERS = "the numbers 1 (attend) and 0, because booleans fail"

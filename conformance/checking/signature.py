@@ -344,12 +344,12 @@ class Signature:
         """Return whether the function takes this role."""
         return role in self.names
 
-    def without(self, without: str) -> "Signature":
+    def without(self, role: str) -> "Signature":
         """Return the signature in which the argument of this role is always None."""
         return replace(
             self,
-            names={NOTHING if role == without else role: name for role, name in self.names.items()},
-            placed=tuple(NOTHING if role == without else role for role in self.placed),
+            names={NOTHING if each == role else each: name for each, name in self.names.items()},
+            placed=tuple(NOTHING if each == role else each for each in self.placed),
         )
 
 

@@ -124,7 +124,10 @@ def test_one_head_without_an_output_projection_conforms(checked: Check, tmp_path
     assert_it_conforms(done)
     (said,) = (line for line in done.lines() if line.startswith("called with"))
     assert "mask as the mask, (batch, seq_len_q, seq_len_k), boolean (True = attend)" in said
-    assert "only num_heads 1; no output projection, because it has none; one array as query, key and value" in said
+    assert (
+        "only num_heads 1; cases without an output projection, because it has none; one array as query, key and value"
+        in said
+    )
 
 
 @pytest.mark.parametrize("name", ["unscaled", "Unscaled"])
