@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from conformance.bridge.profile import Profile
+from conformance.bridge.profile import UNIT, Profile
 from conformance.checking import array_layouts, layer
 from conformance.checking.adapter_text import (
     ADAPTER,
@@ -39,7 +39,7 @@ from conformance.deviations.catalogue import TABLE, evaluate
 from conformance.deviations.deviation import Dialect, Reply
 from conformance.deviations.names import CANONICAL_NAMES
 from conformance.deviations.nonfinite import OF_MASKED_NAN
-from conformance.diagnosis.suspect import Suspect
+from conformance.diagnosis.suspect import OF_RESULTS, Suspect
 from conformance.disk import scratch
 from conformance.engine.adapters import Subject, read_adapter
 from conformance.engine.judging import Judge
@@ -234,11 +234,19 @@ def _fits(
             ]
             suspected = expected.reply(cell, outcome, {}, profile).suspect()
             others = {decision: name for decision, name in declared.items() if decision not in matters}
+            others |= _result_dtype(suspected)
             alone = _explaining(suspected, every, others)
             with_cause = _explaining(suspected, every, {**others, **cause}) if cause else ()
             yield ObservedFit(
                 cell.case.id, cell.case.dtype, frozenset(matters), alone, with_cause, partial(_finite, suspected, every)
             )
+
+
+def _result_dtype(suspected: Suspect) -> Dialect:
+    """Return the mistake that all results have one other dtype, if they have; it hides no decision."""
+    expected = {each.dtype for each in suspected.declared.reply.values()}
+    actual = {suspected.actual[name].dtype for name in suspected.declared.reply}
+    return {OF_RESULTS: actual.pop()} if len(actual) == 1 and actual != expected and actual <= UNIT.keys() else {}
 
 
 def _explaining(suspected: Suspect, every: Iterable[Combination], dialect: Dialect) -> tuple[Combination, ...]:

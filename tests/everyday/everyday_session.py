@@ -2,7 +2,8 @@
 Write every everyday mistake in several signatures, and print what `check` names. `nox -s everyday`.
 
 A signature is a set of keyword arguments that can express the mistake: the fewest, all, and some random sets. With
-`--pairs N`, check N functions with two mistakes each instead.
+`--pairs N`, check N functions with two mistakes each instead. With `--rows nan` or `--rows mean`, each function returns
+that for a fully masked row besides, which is accepted and must not be reported.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from conformance.engine.run_folder import Run
 from tests.mutation.scoring import Named, Option, Said, said_of
 
 from .everyday_mistakes import MISTAKES, Mistake
-from .writing import ARGUMENTS, written
+from .writing import ARGUMENTS, ROWS, written
 
 SEED = 16
 # Argument -> the argument without which it has no meaning.
@@ -40,28 +41,39 @@ OUTCOMES = ("right", "tie", "more", "one", "wrong", "unexplained", "survived")
 
 @dataclass(frozen=True)
 class Trial:
-    """A mistake in one signature."""
+    """A mistake in one signature. rows: what is returned for a fully masked row, a key of `writing.ROWS`."""
 
     mistake: Mistake
     operator: str
     arguments: tuple[str, ...]
+    rows: str = "zero"
 
     @property
     def name(self) -> str:
         """The printed name."""
-        return f"{self.mistake.name} [{self.operator}: {' '.join(self.arguments) or 'mask alone'}]"
+        rows = "" if self.rows == "zero" else f" ({self.rows})"
+        return f"{self.mistake.name} [{self.operator}: {' '.join(self.arguments) or 'mask alone'}]{rows}"
+
+    @property
+    def text(self) -> str:
+        """The module with the function."""
+        return written(self.operator, self.arguments, {**ROWS[self.rows], **self.mistake.lines})
 
 
-def trials(drawn: int, mistakes: Sequence[Mistake] = MISTAKES) -> Iterator[Trial]:
-    """Every mistake with the fewest arguments, with all, and with up to this number of randomly drawn sets."""
+def trials(drawn: int, mistakes: Sequence[Mistake] = MISTAKES, rows: str = "zero") -> Iterator[Trial]:
+    """
+    Every mistake with the fewest arguments, with all, and with up to this number of randomly drawn sets.
+
+    rows: what is returned for a fully masked row. Mistakes in the lines that decide this are left out.
+    """
     source = np.random.default_rng(SEED)
-    for mistake in mistakes:
+    for mistake in (each for each in mistakes if not {*each.lines, *each.declare} & {*ROWS[rows]}):
         for operator in mistake.operators:
             sets = dict.fromkeys([_closed(mistake.needs), _closed([*mistake.needs, *_free(mistake)])])
             for _ in range(drawn):
                 some = [name for name in _free(mistake) if source.random() < 0.5]
                 sets[_closed([*mistake.needs, *some])] = None
-            yield from (Trial(mistake, operator, arguments) for arguments in sets)
+            yield from (Trial(mistake, operator, arguments, rows) for arguments in sets)
 
 
 def _free(mistake: Mistake) -> list[str]:
@@ -88,6 +100,11 @@ class PairTrial:
     def name(self) -> str:
         """The printed name."""
         return f"{self.first.name} + {self.second.name} [{self.operator}: {' '.join(self.arguments) or 'mask alone'}]"
+
+    @property
+    def text(self) -> str:
+        """The module with the function."""
+        return written(self.operator, self.arguments, self.mistake.lines)
 
     @property
     def mistake(self) -> Mistake:
@@ -131,7 +148,7 @@ def tried(trial: Trial | PairTrial, globs: tuple[str, ...] = ()) -> Outcome:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         file = folder / "mine.py"
-        file.write_text(written(trial.operator, trial.arguments, trial.mistake.lines), encoding="utf-8")
+        file.write_text(trial.text, encoding="utf-8")
         (folder / "run").mkdir()
         request = CheckRequest(parse_target(f"{file}:attention"), declare=trial.mistake.declare, globs=globs)
         started = time.perf_counter()
@@ -221,10 +238,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="so many side by side")
     parser.add_argument("--only", default="", metavar="TEXT", help="mistakes that have this in their name")
     parser.add_argument("--pairs", type=int, default=0, metavar="N", help="N functions with two mistakes instead")
+    parser.add_argument("--rows", choices=ROWS, default="zero", help="what a fully masked row returns besides")
     parser.add_argument("--sample", type=int, default=1, metavar="N", help="take every Nth alone")
     asked = parser.parse_args(arguments)
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    every = pair_trials(asked.pairs) if asked.pairs else [*trials(asked.drawn)]
+    every = pair_trials(asked.pairs) if asked.pairs else [*trials(asked.drawn, rows=asked.rows)]
     chosen = [each for each in every if asked.only in each.mistake.name][:: asked.sample]
     counts: Counter[str] = Counter()
     with ProcessPoolExecutor(asked.jobs) as pool:

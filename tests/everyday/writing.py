@@ -95,6 +95,14 @@ RETURNED = {
     "return (output, average) if need_weights else output",
 }
 
+# What a function makes of a fully masked row -> the lines for that. All of them are accepted, and most code that people
+# write does not return zeros.
+ROWS: Mapping[str, Mapping[str, str]] = {
+    "zero": {},
+    "nan": {"maximum": "top = logits.max(axis=-1, keepdims=True)", "divide": "weights = weights / total"},
+    "mean": {"fill": "logits = np.where(allowed, logits, np.finfo(query.dtype).min).astype(query.dtype)"},
+}
+
 
 def written(operator: str, arguments: Sequence[str], replaced: Mapping[str, str]) -> str:
     """
