@@ -92,11 +92,13 @@ class ObservedDecisions:
 
     dialect: decisions with the same deviation in every case in which they matter. varies: decisions that are made
     inconsistently. of_dtypes: dtype -> dialect of the decisions that differ between dtypes, but not within one.
+    unclear: decisions of which most replies that show them have an unknown mistake as well.
     """
 
     dialect: Mapping[str, str]
     varies: Varying = field(default_factory=dict)
     of_dtypes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    unclear: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,7 @@ def observe(
             dtype: {name: each.dialect[name] for name in OF_FILL if name in each.dialect}
             for dtype, each in found.items()
         },
+        whole.unclear,
     )
 
 
@@ -167,10 +170,12 @@ def _observed(fits: list[ObservedFit], decisions: Iterable[str], declared: Decla
     """Return how each decision is made in these calls."""
     dialect: dict[str, str] = {}
     varies: dict[str, Mapping[str, str]] = {}
+    unclear: set[str] = set()
     for decision in (each for each in decisions if not declared.pins(each)):
         asked = [fit for fit in fits if decision in fit.matters]
         seen = _seen(asked)
         if seen is None:
+            unclear.add(decision)
             dialect |= _dialect(_by_finite_pattern(decision, asked))
             # Calls in which this decision matters show another mistake, which may look like a further decision.
             fits = [fit for fit in fits if decision not in fit.matters]
@@ -181,7 +186,7 @@ def _observed(fits: list[ObservedFit], decisions: Iterable[str], declared: Decla
             varies[decision] = _examples(decision, seen)
         # An inconsistent decision is judged as the canonical way, so this way is preferred where it explains the reply.
         fits = [fit.preferring(decision, way or None) for fit in fits]
-    return ObservedDecisions(dialect, varies)
+    return ObservedDecisions(dialect, varies, unclear=frozenset(unclear))
 
 
 def _seen(asked: list[ObservedFit]) -> list[ObservedFit] | None:
@@ -404,10 +409,15 @@ def settle(
         subject = write_adapter(Path(folder), before.files(target), signature.device)
         answers = probe(asked_first(*cases), subject, pool, timeout)
     expected = Expectations(judge)
-    cause = evident_cause(answers, expected, declared.dialect, PROFILES[given.get(BASIS, ordinary(BASIS))](BASIS))
+    basis = PROFILES[given.get(BASIS, ordinary(BASIS))](BASIS)
+    cause = evident_cause(answers, expected, declared.dialect, basis)
     read = {**calibrated(answers, expected, declared.dialect, cause), **given}
     names = {dtype: fallback(dtype) for dtype in CANDIDATES} | read
     observed = observe(answers, expected, profiles_named(names), declared, cause)
+    if not cause and observed.unclear:
+        # A mistake may leave rows without a key. It is evident only if it is known what is returned for such a row.
+        cause = evident_cause(answers, expected, {**declared.dialect, **observed.dialect}, basis)
+        observed = observe(answers, expected, profiles_named(names), declared, cause) if cause else observed
     evident = tuple(way for way in cause.items() if not is_accepted(declared, way))
     return SettledFunction(signature, declared, names, read, observed, evident)
 

@@ -9,7 +9,7 @@ from tests.mutation.scoring import Named, Option, Said
 
 from .everyday_mistakes import MHA, MISTAKES, SDPA, Mistake
 from .everyday_session import PairTrial, Trial, outcome_of, pair_outcome, pair_trials, trials, tried
-from .writing import ARGUMENTS, written
+from .writing import ARGUMENTS, ROWS, written
 
 IGNORED = next(each for each in MISTAKES if each.name == "causal ignored")
 
@@ -124,6 +124,24 @@ def test_a_mistake_is_named_from_a_few_cases_too(
     assert found.outcome == "right", found.said
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "globs"),
+    [
+        # No reply has the expected dtype, but its values show what is returned for a fully masked row.
+        ("result in float64 without a scale", ("scale",), ("degenerate/fully_masked_batch/*",)),
+        # Many rows have no key then, so the mistake is evident only if it is known what such a row returns.
+        ("padding inverted", ARGUMENTS, ("numerics/nonfinite/*",)),
+    ],
+    ids=["dtype", "padding"],
+)
+def test_what_is_accepted_is_not_reported_beside_a_mistake(
+    name: str, arguments: tuple[str, ...], globs: tuple[str, ...]
+) -> None:
+    mistake = next(each for each in MISTAKES if each.name == name)
+    found = tried(Trial(mistake, SDPA, arguments, "nan"), globs)
+    assert found.outcome == "right", found.said
+
+
 # Two mistakes in one function; the first changes the calls in which the second shows.
 PAIRS = (
     ("no maximum", "result in float64", ()),
@@ -171,6 +189,17 @@ def test_pairs_replace_different_lines() -> None:
 @pytest.mark.parametrize(("operator", "arguments"), [("sdpa", ARGUMENTS), ("mha", ARGUMENTS)])
 def test_what_has_no_mistake_conforms(operator: str, arguments: tuple[str, ...]) -> None:
     assert tried(Trial(Mistake("none", (), {}), operator, arguments)).outcome == "survived"
+
+
+@pytest.mark.parametrize("rows", [name for name in ROWS if name != "zero"])
+def test_what_is_returned_for_fully_masked_rows_is_accepted(rows: str) -> None:
+    assert tried(Trial(Mistake("none", (), {}), SDPA, ("is_causal",), rows), ("degenerate/*",)).outcome == "survived"
+
+
+def test_mistakes_in_the_lines_of_fully_masked_rows_are_left_out() -> None:
+    every, left = ({trial.mistake.name for trial in trials(0, rows=rows)} for rows in ("zero", "mean"))
+    assert "filled with -10" in every - left
+    assert "mask inverted" in left
 
 
 def test_every_mistake_changes_the_text_in_every_signature() -> None:
