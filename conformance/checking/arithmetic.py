@@ -161,7 +161,7 @@ def evident_cause(answers: Answers, expected: Expectations, declared: Dialect, p
 
     def smallest(some: Answers, dialect: Dialect, number: int = ENOUGH) -> list[Evidence]:
         ordered = sorted(some, key=lambda answer: answer[0].reply_limit)
-        return [_evidence(expected.reply(*answer, dialect, profile)) for answer in ordered[:number]]
+        return [evidence(expected.reply(*answer, dialect, profile)) for answer in ordered[:number]]
 
     def shown(group: Answers, dialect: Dialect) -> dict[str, str] | None:
         """The deviations that most calls show; {} if most conform, and None if no deviation explains the others."""
@@ -188,7 +188,7 @@ def evident_cause(answers: Answers, expected: Expectations, declared: Dialect, p
     return cause
 
 
-def _evidence(probe: Probe) -> Evidence:
+def evidence(probe: Probe) -> Evidence:
     """Return the probe as evidence; the reply is dropped if it is as declared."""
     return replace(probe, actual=None) if probe.suspect().conforms_under(probe.dialect) else probe
 

@@ -25,6 +25,7 @@ from conformance.checking.arithmetic import (
     CANDIDATES,
     PROFILES,
     calibrated,
+    evidence,
     evident_cause,
     fallback,
     ordinary,
@@ -39,6 +40,8 @@ from conformance.deviations.catalogue import TABLE, evaluate
 from conformance.deviations.deviation import Dialect, Reply
 from conformance.deviations.names import CANONICAL_NAMES
 from conformance.deviations.nonfinite import OF_MASKED_NAN
+from conformance.diagnosis.diagnosis import diagnose
+from conformance.diagnosis.explanation import of_change
 from conformance.diagnosis.suspect import OF_RESULTS, Suspect
 from conformance.disk import scratch
 from conformance.engine.adapters import Subject, read_adapter
@@ -177,16 +180,39 @@ def _observed(fits: list[ObservedFit], decisions: Iterable[str], declared: Decla
         if seen is None:
             unclear.add(decision)
             dialect |= _dialect(_by_finite_pattern(decision, asked))
-            # Calls in which this decision matters show another mistake, which may look like a further decision.
-            fits = [fit for fit in fits if decision not in fit.matters]
+            # Calls in which this decision matters show another mistake, which may look like a further decision. But NaN in
+            # a fully masked row is no fill.
+            fits = fits if decision == FINITE_FILL[0] else [fit for fit in fits if decision not in fit.matters]
             continue
         way = _common(decision, seen)
         dialect |= _dialect(way or None)
         if way is False:
             varies[decision] = _examples(decision, seen)
-        # An inconsistent decision is judged as the canonical way, so this way is preferred where it explains the reply.
+        # An inconsistent decision is taken for canonical, so this way is preferred where it explains the reply.
         fits = [fit.preferring(decision, way or None) for fit in fits]
     return ObservedDecisions(dialect, varies, unclear=frozenset(unclear))
+
+
+def explaining_variation(
+    observed: ObservedDecisions, answers: Answers, expected: Expectations, profiles: Mapping[str, Profile], dialect: Dialect
+) -> ObservedDecisions:
+    """
+    Return the decisions with the best way for each one that varies: under it, the fewest bits describe all replies.
+
+    Another mistake may be why a decision varies: a row that a finite fill hides is not fully masked. If the decision
+    varies under the best way too, this way costs as much as a mistake. dialect: the declared one.
+    """
+    found = dict(observed.dialect)
+    for decision, examples in observed.varies.items():
+
+        def bits(way: Way, decision: str = decision) -> float:
+            under = {**dialect, **found, **_dialect(way)}
+            diagnosis = diagnose([evidence(expected.reply(*each, under, profiles[each[0].case.dtype])) for each in answers])
+            varies = any(decision in dict(cause.candidate.change) for cause in diagnosis.causes)
+            return diagnosis.bits + (of_change([way]) if way and varies else 0.0)
+
+        found |= _dialect(min((way for way in OPEN_DECISIONS[decision] if way is None or way[1] in examples), key=bits))
+    return replace(observed, dialect=found)
 
 
 def _seen(asked: list[ObservedFit]) -> list[ObservedFit] | None:
@@ -418,6 +444,8 @@ def settle(
         # A mistake may leave rows without a key. It is evident only if it is known what is returned for such a row.
         cause = evident_cause(answers, expected, {**declared.dialect, **observed.dialect}, basis)
         observed = observe(answers, expected, profiles_named(names), declared, cause) if cause else observed
+    if observed.varies:
+        observed = explaining_variation(observed, answers, expected, profiles_named(names), declared.dialect)
     evident = tuple(way for way in cause.items() if not is_accepted(declared, way))
     return SettledFunction(signature, declared, names, read, observed, evident)
 

@@ -25,7 +25,7 @@ from conformance.diagnosis.candidates import (
 from conformance.diagnosis.condition_fit import Guards
 from conformance.diagnosis.conditions import Condition, condition_text
 from conformance.diagnosis.evidence import Change, Evidence
-from conformance.diagnosis.explanation import CANONICAL, Explanation, Way, explanation_of, plain_ways
+from conformance.diagnosis.explanation import CANONICAL, UNEXPLAINED, Explanation, Way, explanation_of, plain_ways
 from conformance.diagnosis.localisation import Localisation
 from conformance.diagnosis.rounded_evidence import Rounding, rounded, rounding
 from conformance.diagnosis.search import Search, fitted
@@ -106,6 +106,12 @@ class Diagnosis:
     def has_unknown_mistake(self) -> bool:
         """Whether most cells are unexplained."""
         return 2 * len(self.unexplained) > self.judged
+
+    @property
+    def bits(self) -> float:
+        """The cost of the causes and of the unexplained cells."""
+        causes = sum(each.candidate.bits + each.condition_bits for each in self.separated or self.causes)
+        return causes + UNEXPLAINED * len(self.unexplained)
 
 
 NO_DIAGNOSIS = Diagnosis()
