@@ -95,13 +95,14 @@ class ObservedDecisions:
 
     dialect: decisions with the same deviation in every case in which they matter. varies: decisions that are made
     inconsistently. of_dtypes: dtype -> dialect of the decisions that differ between dtypes, but not within one.
-    unclear: decisions of which most replies that show them have an unknown mistake as well.
+    left_open: decisions that the replies leave open, each with its possible ways, the most canonical first: those that
+    vary, and those that too few replies show without an unknown mistake.
     """
 
     dialect: Mapping[str, str]
     varies: Varying = field(default_factory=dict)
     of_dtypes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    unclear: frozenset[str] = frozenset()
+    left_open: Mapping[str, tuple[Way, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ def observe(
             dtype: {name: each.dialect[name] for name in OF_FILL if name in each.dialect}
             for dtype, each in found.items()
         },
-        whole.unclear,
+        whole.left_open,
     )
 
 
@@ -173,45 +174,57 @@ def _observed(fits: list[ObservedFit], decisions: Iterable[str], declared: Decla
     """Return how each decision is made in these calls."""
     dialect: dict[str, str] = {}
     varies: dict[str, Mapping[str, str]] = {}
-    unclear: set[str] = set()
+    left_open: dict[str, tuple[Way, ...]] = {}
     for decision in (each for each in decisions if not declared.pins(each)):
         asked = [fit for fit in fits if decision in fit.matters]
         seen = _seen(asked)
+        # A finite fill decides what a fully masked row returns, too.
+        filled = (FINITE_FILL,) if decision == FULLY_MASKED and FINITE_FILL[0] in decisions else ()
         if seen is None:
-            unclear.add(decision)
-            dialect |= _dialect(_by_finite_pattern(decision, asked))
+            way = _by_finite_pattern(decision, asked)
+            dialect |= _dialect(way)
+            left_open[decision] = tuple(dict.fromkeys((way, _most_common(decision, asked), *filled)))
             # Calls in which this decision matters show another mistake, which may look like a further decision. But NaN in
             # a fully masked row is no fill.
             fits = fits if decision == FINITE_FILL[0] else [fit for fit in fits if decision not in fit.matters]
             continue
-        way = _common(decision, seen)
-        dialect |= _dialect(way or None)
-        if way is False:
+        common = _common(decision, seen)
+        if common is False:
             varies[decision] = _examples(decision, seen)
-        # An inconsistent decision is taken for canonical, so this way is preferred where it explains the reply.
-        fits = [fit.preferring(decision, way or None) for fit in fits]
-    return ObservedDecisions(dialect, varies, unclear=frozenset(unclear))
+            occur = (way for way in OPEN_DECISIONS[decision] if way and way[1] in varies[decision])
+            left_open[decision] = (None, *occur, *filled)
+        way = common or None
+        dialect |= _dialect(way)
+        fits = [fit.preferring(decision, way) for fit in fits]
+    return ObservedDecisions(dialect, varies, left_open=left_open)
 
 
-def explaining_variation(
-    observed: ObservedDecisions, answers: Answers, expected: Expectations, profiles: Mapping[str, Profile], dialect: Dialect
+def decided(
+    observed: ObservedDecisions,
+    answers: Answers,
+    expected: Expectations,
+    profiles: Mapping[str, Profile],
+    declared: Declared,
 ) -> ObservedDecisions:
     """
-    Return the decisions with the best way for each one that varies: under it, the fewest bits describe all replies.
+    Return the decisions with the best way for each one that is left open: under it, the fewest bits describe all replies.
 
-    Another mistake may be why a decision varies: a row that a finite fill hides is not fully masked. If the decision
-    varies under the best way too, this way costs as much as a mistake. dialect: the declared one.
+    For example, a mistake may be why a decision varies: a row that a finite fill hides is not fully masked. If the
+    decision varies under the best way too, this way costs as much as a mistake.
     """
     found = dict(observed.dialect)
-    for decision, examples in observed.varies.items():
 
-        def bits(way: Way, decision: str = decision) -> float:
-            under = {**dialect, **found, **_dialect(way)}
-            diagnosis = diagnose([evidence(expected.reply(*each, under, profiles[each[0].case.dtype])) for each in answers])
-            varies = any(decision in dict(cause.candidate.change) for cause in diagnosis.causes)
-            return diagnosis.bits + (of_change([way]) if way and varies else 0.0)
+    def bits(decision: str, way: Way) -> float:
+        under = {**declared.dialect, **found, **_dialect(way)}
+        cells = [evidence(expected.reply(*each, under, profiles[each[0].case.dtype])) for each in answers]
+        diagnosis = diagnose(cells)
+        varies = any(decision in dict(cause.candidate.change) for cause in diagnosis.causes)
+        return diagnosis.bits + (of_change([way]) if way and varies else 0.0)
 
-        found |= _dialect(min((way for way in OPEN_DECISIONS[decision] if way is None or way[1] in examples), key=bits))
+    for decision, ways in observed.left_open.items():
+        if len(ways) > 1:
+            found.pop(decision, None)
+            found |= _dialect(min(ways, key=partial(bits, decision)))
     return replace(observed, dialect=found)
 
 
@@ -308,9 +321,16 @@ def _finite(suspected: Suspect, every: Iterable[Combination]) -> tuple[Combinati
 
 
 def _by_finite_pattern(decision: str, asked: list[ObservedFit]) -> Way:
-    """Return the most canonical way that gives the finite pattern of every reply; None if there is none."""
-    ways = [{combination[decision] for combination in fit.finite()} for fit in asked]
-    return next((way for way in OPEN_DECISIONS[decision] if all(way in found for found in ways)), None)
+    """Return the most canonical way that gives the finite pattern of most replies, of those that some way gives."""
+    found = [{combination[decision] for combination in fit.finite()} for fit in asked]
+    ways = [each for each in found if each]
+    enough = (way for way in OPEN_DECISIONS[decision] if sum(way in each for each in ways) >= MIN_EXPLAINED * len(ways))
+    return next(enough, None)
+
+
+def _most_common(decision: str, asked: list[ObservedFit]) -> Way:
+    """Return the way that explains most replies; of several, the most canonical one."""
+    return max(OPEN_DECISIONS[decision], key=lambda way: sum(way in fit.ways(decision) for fit in asked))
 
 
 def _is_finite_as(suspected: Suspect, dialect: Dialect) -> bool:
@@ -436,18 +456,29 @@ def settle(
         answers = probe(asked_first(*cases), subject, pool, timeout)
     expected = Expectations(judge)
     basis = PROFILES[given.get(BASIS, ordinary(BASIS))](BASIS)
-    cause = evident_cause(answers, expected, declared.dialect, basis)
+    evident = partial(_evident, answers, expected, profile=basis)
+    cause = evident(declared.dialect)
     read = {**calibrated(answers, expected, declared.dialect, cause), **given}
     names = {dtype: fallback(dtype) for dtype in CANDIDATES} | read
-    observed = observe(answers, expected, profiles_named(names), declared, cause)
-    if not cause and observed.unclear:
+    asked = answers, expected, profiles_named(names), declared
+    observed = decided(observe(*asked, cause), *asked)
+    if observed.left_open and not cause:
         # A mistake may leave rows without a key. It is evident only if it is known what is returned for such a row.
-        cause = evident_cause(answers, expected, {**declared.dialect, **observed.dialect}, basis)
-        observed = observe(answers, expected, profiles_named(names), declared, cause) if cause else observed
-    if observed.varies:
-        observed = explaining_variation(observed, answers, expected, profiles_named(names), declared.dialect)
-    evident = tuple(way for way in cause.items() if not is_accepted(declared, way))
-    return SettledFunction(signature, declared, names, read, observed, evident)
+        cause = evident({**declared.dialect, **observed.dialect})
+        observed = decided(observe(*asked, cause), *asked) if cause else observed
+    others = tuple(way for way in cause.items() if not is_accepted(declared, way))
+    return SettledFunction(signature, declared, names, read, observed, others)
+
+
+def _evident(answers: Answers, expected: Expectations, declared: Dialect, profile: Profile) -> Dialect:
+    """Return the evident deviations; a fill with a large number is the accepted one if replies do not show which it is."""
+    cause = evident_cause(answers, expected, declared, profile)
+    if FINITE_FILL[0] not in cause or FINITE_FILL in cause.items():
+        return cause
+    alike = {**cause, **dict([FINITE_FILL])}
+    conforming = (each for each in answers if each[0].case.dtype == BASIS)
+    conforming = (each for each in conforming if expected.conforms(*each, {**declared, **cause}, profile))
+    return alike if all(expected.conforms(*each, {**declared, **alike}, profile) for each in conforming) else cause
 
 
 def write_adapter(folder: Path, files: Mapping[str, str], device: str = "cpu") -> Subject:

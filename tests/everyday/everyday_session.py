@@ -67,7 +67,7 @@ def trials(drawn: int, mistakes: Sequence[Mistake] = MISTAKES, rows: str = "zero
     rows: what is returned for a fully masked row. Mistakes in the lines that decide this are left out.
     """
     source = np.random.default_rng(SEED)
-    for mistake in (each for each in mistakes if not {*each.lines, *each.declare} & {*ROWS[rows]}):
+    for mistake in (each for each in mistakes if rows == "zero" or not (each.declare or {*each.lines} & {*ROWS[rows]})):
         for operator in mistake.operators:
             sets = dict.fromkeys([_closed(mistake.needs), _closed([*mistake.needs, *_free(mistake)])])
             for _ in range(drawn):
