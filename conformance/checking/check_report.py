@@ -9,7 +9,8 @@ from itertools import combinations
 
 from conformance.checking.adapter_text import AT_END
 from conformance.checking.arithmetic import ROUNDING, ordinary
-from conformance.checking.observation import SettledFunction, Varying
+from conformance.checking.observation import Varying
+from conformance.checking.settled_function import SettledFunction
 from conformance.checking.signature import DTYPES, LAYOUTS, NOTHING, MaskForm, Signature
 from conformance.diagnosis.explanation import sentence
 from conformance.engine.logged_cell import LoggedCell

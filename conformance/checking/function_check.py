@@ -30,9 +30,10 @@ from conformance.checking.check_report import (
 )
 from conformance.checking.declarations import Declared, is_declarable, read_declared
 from conformance.checking.drop_in import adapt_drop_in, find_drop_in
-from conformance.checking.observation import Varying, is_accepted, settle, write_adapter
+from conformance.checking.observation import Varying, is_accepted
 from conformance.checking.preflight import Calling, Inspection, inspecting, preflight
 from conformance.checking.probe_calls import plans_of
+from conformance.checking.settled_function import settle, write_adapter
 from conformance.checking.signature import DTYPES, Alias, Signature, parameters_of, read_signature
 from conformance.checking.target import CheckError, Target
 from conformance.deviations.nonfinite import WHERE_ADDED

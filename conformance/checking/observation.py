@@ -1,41 +1,17 @@
 """Observe how a function makes the decisions on which there is no consensus, before it is judged."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from conformance.bridge.profile import UNIT, Profile
-from conformance.checking import array_layouts, layer
-from conformance.checking.adapter_text import (
-    ADAPTER,
-    ARRAYS_FILE,
-    DECLARED,
-    FUNCTION,
-    LAYER_FILE,
-    adapter_text,
-    function_text,
-)
-from conformance.checking.arithmetic import (
-    ANCHOR,
-    CANDIDATES,
-    PROFILES,
-    calibrated,
-    evidence,
-    evident_cause,
-    fallback,
-    ordinary,
-    profiles_by_dtype,
-    profiles_named,
-)
+from conformance.checking.arithmetic import ANCHOR, evidence
 from conformance.checking.declarations import Declared
-from conformance.checking.probe_calls import BASIS, Answers, Expectations, asked_first, is_open, probe
-from conformance.checking.signature import Signature
-from conformance.checking.target import Target
+from conformance.checking.probe_calls import Answers, Expectations, is_open
 from conformance.deviations.catalogue import TABLE, evaluate
 from conformance.deviations.deviation import Dialect, Reply
 from conformance.deviations.names import CANONICAL_NAMES
@@ -43,11 +19,6 @@ from conformance.deviations.nonfinite import OF_MASKED_NAN
 from conformance.diagnosis.diagnosis import diagnose
 from conformance.diagnosis.explanation import of_change
 from conformance.diagnosis.suspect import OF_RESULTS, Suspect
-from conformance.disk import scratch
-from conformance.engine.adapters import Subject, read_adapter
-from conformance.engine.judging import Judge
-from conformance.engine.pool import Pool
-from conformance.spec.case import Case
 from conformance.spec.problem import Problem
 from conformance.verdicts.compare import differs
 from conformance.verdicts.expectation import Expectation
@@ -127,6 +98,11 @@ class ObservedFit:
         combinations = self.alone if alone else (*self.alone, *self.with_cause)
         return list(dict.fromkeys(combination[decision] for combination in combinations))
 
+    @property
+    def can_fill(self) -> bool:
+        """Return whether a finite fill explains the reply."""
+        return FINITE_FILL[0] in self.matters and FINITE_FILL in self.ways(FINITE_FILL[0])
+
     def preferring(self, decision: str, way: Way) -> "ObservedFit":
         """Return the fit with only the combinations in which the decision is made this way, if there are any."""
         if decision not in self.matters:
@@ -175,17 +151,18 @@ def _observed(fits: list[ObservedFit], decisions: Iterable[str], declared: Decla
     dialect: dict[str, str] = {}
     varies: dict[str, Mapping[str, str]] = {}
     left_open: dict[str, tuple[Way, ...]] = {}
+    can_fill = any(fit.can_fill for fit in fits)
     for decision in (each for each in decisions if not declared.pins(each)):
         asked = [fit for fit in fits if decision in fit.matters]
         seen = _seen(asked)
         # A finite fill decides what a fully masked row returns, too.
-        filled = (FINITE_FILL,) if decision == FULLY_MASKED and FINITE_FILL[0] in decisions else ()
+        filled = (FINITE_FILL,) if decision == FULLY_MASKED and can_fill else ()
         if seen is None:
             way = _by_finite_pattern(decision, asked)
             dialect |= _dialect(way)
             left_open[decision] = tuple(dict.fromkeys((way, _most_common(decision, asked), *filled)))
-            # Calls in which this decision matters show another mistake, which may look like a further decision. But NaN in
-            # a fully masked row is no fill.
+            # Calls in which this decision matters show another mistake, which may look like a further decision. But NaN
+            # in a fully masked row is no fill.
             fits = fits if decision == FINITE_FILL[0] else [fit for fit in fits if decision not in fit.matters]
             continue
         common = _common(decision, seen)
@@ -207,25 +184,27 @@ def decided(
     declared: Declared,
 ) -> ObservedDecisions:
     """
-    Return the decisions with the best way for each one that is left open: under it, the fewest bits describe all replies.
+    Return the best way for each decision that is left open: the one under which the fewest bits describe all replies.
 
     For example, a mistake may be why a decision varies: a row that a finite fill hides is not fully masked. If the
     decision varies under the best way too, this way costs as much as a mistake.
     """
     found = dict(observed.dialect)
-
-    def bits(decision: str, way: Way) -> float:
-        under = {**declared.dialect, **found, **_dialect(way)}
-        cells = [evidence(expected.reply(*each, under, profiles[each[0].case.dtype])) for each in answers]
-        diagnosis = diagnose(cells)
-        varies = any(decision in dict(cause.candidate.change) for cause in diagnosis.causes)
-        return diagnosis.bits + (of_change([way]) if way and varies else 0.0)
-
     for decision, ways in observed.left_open.items():
-        if len(ways) > 1:
+        others = {**declared.dialect, **{name: way for name, way in found.items() if name != decision}}
+        bits: dict[Way, float] = {}
+        for way in ways if len(ways) > 1 else ():
+            dialect = {**others, **_dialect(way)}
+            replies = (expected.reply(*each, dialect, profiles[each[0].case.dtype]) for each in answers)
+            diagnosis = diagnose([evidence(reply) for reply in replies])
+            if diagnosis.has_unknown_mistake:
+                break
+            varies = any(decision in dict(cause.candidate.change) for cause in diagnosis.causes)
+            bits[way] = diagnosis.bits + (of_change([way]) if way and varies else 0.0)
+        if bits:
             found.pop(decision, None)
-            found |= _dialect(min(ways, key=partial(bits, decision)))
-    return replace(observed, dialect=found)
+            found |= _dialect(min(bits, key=bits.__getitem__))
+    return replace(observed, dialect={name: found[name] for name in OPEN_DECISIONS if name in found})
 
 
 def _seen(asked: list[ObservedFit]) -> list[ObservedFit] | None:
@@ -393,96 +372,3 @@ def _examples(decision: str, seen: list[ObservedFit]) -> dict[str, str]:
         _, name = fit.ways(decision)[0] or (decision, CANONICAL_NAMES[decision])
         examples.setdefault(name, fit.case)
     return examples
-
-
-OBSERVED = "observed by conformance check"
-
-
-@dataclass(frozen=True)
-class SettledFunction:
-    """
-    A function with everything under which it is judged.
-
-    profiles: dtype -> name of the profile. read: those of the profiles that were calibrated or given by the user.
-    evident: the deviations that the calls showed and that are not accepted.
-    """
-
-    signature: Signature
-    declared: Declared
-    profiles: Mapping[str, str]
-    read: Mapping[str, str]
-    observed: ObservedDecisions
-    evident: tuple[tuple[str, str], ...] = ()
-
-    def files(self, target: Target) -> dict[str, str]:
-        """Return the files of the generated adapter: name -> text."""
-        sources = [(self.declared.dialect, DECLARED), (self.observed.dialect, OBSERVED)]
-        dialect = [(decision, name, source) for each, source in sources for decision, name in each.items()]
-        of_dtypes = {
-            dtype: [(decision, name, OBSERVED) for decision, name in each.items()]
-            for dtype, each in self.observed.of_dtypes.items()
-        }
-        profiles = profiles_named(self.profiles)
-        text = adapter_text(target, self.signature, self.declared.polarity, profiles, dialect, of_dtypes)
-        helpers = {ARRAYS_FILE: array_layouts}
-        if self.signature.built is not None:
-            helpers[LAYER_FILE] = layer
-        copies = {name: Path(str(module.__file__)).read_text(encoding="utf-8") for name, module in helpers.items()}
-        return {ADAPTER: text, FUNCTION: function_text(target, str(Path.cwd()), self.signature.method)} | copies
-
-
-def settle(
-    target: Target,
-    signature: Signature,
-    declared: Declared,
-    profile: str | None,
-    cases: tuple[Sequence[Case], Sequence[Case]],
-    timeout: float,
-    judge: Judge,
-    pool: Pool,
-) -> SettledFunction:
-    """
-    Ask plain cases and cases without consensus, and find out under which profile and dialect to judge.
-
-    cases: all of the operator, and those that will be judged. judge: remembers what is expected of these calls for the
-    judged run. pool: keeps the process for that run.
-    """
-    given = profiles_by_dtype(profile, CANDIDATES) if profile else {}
-    before = SettledFunction(
-        signature, declared, {dtype: ordinary(dtype) for dtype in CANDIDATES}, {}, ObservedDecisions({})
-    )
-    with scratch() as folder:
-        subject = write_adapter(Path(folder), before.files(target), signature.device)
-        answers = probe(asked_first(*cases), subject, pool, timeout)
-    expected = Expectations(judge)
-    basis = PROFILES[given.get(BASIS, ordinary(BASIS))](BASIS)
-    evident = partial(_evident, answers, expected, profile=basis)
-    cause = evident(declared.dialect)
-    read = {**calibrated(answers, expected, declared.dialect, cause), **given}
-    names = {dtype: fallback(dtype) for dtype in CANDIDATES} | read
-    asked = answers, expected, profiles_named(names), declared
-    observed = decided(observe(*asked, cause), *asked)
-    if observed.left_open and not cause:
-        # A mistake may leave rows without a key. It is evident only if it is known what is returned for such a row.
-        cause = evident({**declared.dialect, **observed.dialect})
-        observed = decided(observe(*asked, cause), *asked) if cause else observed
-    others = tuple(way for way in cause.items() if not is_accepted(declared, way))
-    return SettledFunction(signature, declared, names, read, observed, others)
-
-
-def _evident(answers: Answers, expected: Expectations, declared: Dialect, profile: Profile) -> Dialect:
-    """Return the evident deviations; a fill with a large number is the accepted one if replies do not show which it is."""
-    cause = evident_cause(answers, expected, declared, profile)
-    if FINITE_FILL[0] not in cause or FINITE_FILL in cause.items():
-        return cause
-    alike = {**cause, **dict([FINITE_FILL])}
-    conforming = (each for each in answers if each[0].case.dtype == BASIS)
-    conforming = (each for each in conforming if expected.conforms(*each, {**declared, **cause}, profile))
-    return alike if all(expected.conforms(*each, {**declared, **alike}, profile) for each in conforming) else cause
-
-
-def write_adapter(folder: Path, files: Mapping[str, str], device: str = "cpu") -> Subject:
-    """Write the generated files, and read the adapter among them."""
-    for name, text in files.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    return Subject(read_adapter(folder / ADAPTER), device=device)

@@ -81,7 +81,7 @@ def explanation_of(way: Way, declared: Dialect) -> Explanation:
     if name != CANONICAL:
         row = find(decision, name)
         return Explanation(decision, name, current, row.sentence, row.remedy, 0.0)
-    said = f"{sentence(decision, CANONICAL)}, although {decision}={current} is declared"
+    said = f"{sentence(decision, CANONICAL)}, although it is judged under {decision}={current}"
     return Explanation(decision, canonical, current, said, f"remove {decision}={current} from the declaration", 0.0)
 
 

@@ -64,7 +64,7 @@ def test_what_is_declared_goes_before_what_the_subject_declares(checked: Check) 
         profile="tf32",
     )
     assert done.causes[0].sentence.startswith(
-        "returns zeros for a fully masked row, although fully_masked_row=nan is declared"
+        "returns zeros for a fully masked row, although it is judged under fully_masked_row=nan"
     )
 
 

@@ -46,7 +46,7 @@ def test_a_stale_declaration_fails_and_says_what_was_observed() -> None:
     assert (found.verdict, found.klass) == ("fail", "semantic")
     assert found.explanation is not None
     assert found.explanation.sentence == (
-        "returns zeros for a fully masked row, although fully_masked_row=uniform is declared"
+        "returns zeros for a fully masked row, although it is judged under fully_masked_row=uniform"
     )
 
 

@@ -174,7 +174,7 @@ def test_a_stale_declaration_is_a_cause() -> None:
     (record,) = record_of(diagnose(cells))["causes"]
     assert record["decisions"] == {"value_path": "canonical"}
     assert record["remedy"] == "remove value_path=reversed from the declaration"
-    assert "although value_path=reversed is declared" in record["sentence"]
+    assert "although it is judged under value_path=reversed" in record["sentence"]
 
 
 def test_a_number_is_read_in_calls_of_each_mask_argument() -> None:
