@@ -147,9 +147,13 @@ def _would_conform(judged: Judged, name: str) -> bool:
     return all(each.verdict == "pass" for each in compare_all(expected, judged.actual, profile))
 
 
-def evident_cause(answers: Answers, expected: Expectations, declared: Dialect, profile: Profile) -> dict[str, str]:
+def evident_cause(
+    answers: Answers, expected: Expectations, declared: Dialect, profile: Profile
+) -> dict[str, str] | None:
     """
-    Return the deviations that are evident; {} if there are none.
+    Return the deviations that are evident; {} if there are none, and None if plain calls show a mistake without a name.
+
+    Such a mistake shows in all other calls too, and hides any other.
 
     One is shown by most plain cases, or else by most cases with ordinary masks. Another one is shown by most of the
     cases with ordinary masks that fail nevertheless; if it explains the others alone, it is the only one. Calibration
@@ -174,9 +178,8 @@ def evident_cause(answers: Answers, expected: Expectations, declared: Dialect, p
         best = max(tied, key=lambda change: sum(_suits(cell, change) for cell in further))
         return {decision: name for decision, name in best if name != CANONICAL}
 
-    # If no deviation explains plain calls, their mistake shows in all other calls too, and hides any other.
     if (plain := shown(_plain(answers, BASIS), declared)) is None:
-        return {}
+        return None
     cause = plain or shown(masked, declared) or {}
     dialect = {**declared, **cause}
     failing = [answer for answer in closed if not expected.conforms(*answer, dialect, profile)]

@@ -104,19 +104,21 @@ def settle(
     read = {**calibrated(answers, expected, declared.dialect, cause), **given}
     names = {dtype: fallback(dtype) for dtype in CANDIDATES} | read
     asked = answers, expected, profiles_named(names), declared
-    observed = decided(observe(*asked, cause), *asked)
-    if observed.left_open and not cause:
-        # A mistake may leave rows without a key. It is evident only if it is known what is returned for such a row.
-        cause = evident({**declared.dialect, **observed.dialect})
-        observed = decided(observe(*asked, cause), *asked) if cause else observed
-    others = tuple(way for way in cause.items() if not is_accepted(declared, way))
+    observed = observe(*asked, cause or {})
+    if observed.left_open and cause is not None:
+        observed = decided(observed, *asked)
+        if not cause:
+            # A mistake may leave rows without a key. It is evident only if it is known what is returned for such a row.
+            cause = evident({**declared.dialect, **observed.dialect})
+            observed = decided(observe(*asked, cause), *asked) if cause else observed
+    others = tuple(way for way in (cause or {}).items() if not is_accepted(declared, way))
     return SettledFunction(signature, declared, names, read, observed, others)
 
 
-def _evident(answers: Answers, expected: Expectations, declared: Dialect, profile: Profile) -> Dialect:
-    """Return the evident deviations; a fill is the accepted one if no reply distinguishes them."""
+def _evident(answers: Answers, expected: Expectations, declared: Dialect, profile: Profile) -> Dialect | None:
+    """Return `evident_cause`; a fill is the accepted one if no reply distinguishes them."""
     cause = evident_cause(answers, expected, declared, profile)
-    if FINITE_FILL[0] not in cause or FINITE_FILL in cause.items():
+    if cause is None or FINITE_FILL[0] not in cause or FINITE_FILL in cause.items():
         return cause
     alike = {**cause, **dict([FINITE_FILL])}
     conforming = (each for each in answers if each[0].case.dtype == BASIS)
