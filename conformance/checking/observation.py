@@ -16,7 +16,7 @@ from conformance.deviations.catalogue import TABLE, evaluate
 from conformance.deviations.deviation import Dialect, Reply
 from conformance.deviations.names import CANONICAL_NAMES
 from conformance.deviations.nonfinite import OF_MASKED_NAN
-from conformance.diagnosis.diagnosis import diagnose
+from conformance.diagnosis.diagnosis import Diagnosis, diagnose
 from conformance.diagnosis.explanation import of_change
 from conformance.diagnosis.suspect import OF_RESULTS, Suspect
 from conformance.spec.problem import Problem
@@ -190,17 +190,20 @@ def decided(
     decision varies under the best way too, this way costs as much as a mistake.
     """
     found = dict(observed.dialect)
+    known: dict[Hashable, Diagnosis] = {}
     for decision, ways in observed.left_open.items():
         others = {**declared.dialect, **{name: way for name, way in found.items() if name != decision}}
         bits: dict[Way, float] = {}
         for way in ways if len(ways) > 1 else ():
             dialect = {**others, **_dialect(way)}
-            replies = (expected.reply(*each, dialect, profiles[each[0].case.dtype]) for each in answers)
-            diagnosis = diagnose([evidence(reply) for reply in replies])
-            if diagnosis.has_unknown_mistake:
+            key = frozenset(dialect.items())
+            if key not in known:
+                replies = (expected.reply(*each, dialect, profiles[each[0].case.dtype]) for each in answers)
+                known[key] = diagnose([evidence(reply) for reply in replies])
+            if known[key].has_unknown_mistake:
                 break
-            varies = any(decision in dict(cause.candidate.change) for cause in diagnosis.causes)
-            bits[way] = diagnosis.bits + (of_change([way]) if way and varies else 0.0)
+            varies = any(decision in dict(cause.candidate.change) for cause in known[key].causes)
+            bits[way] = known[key].bits + (of_change([way]) if way and varies else 0.0)
         if bits:
             found.pop(decision, None)
             found |= _dialect(min(bits, key=bits.__getitem__))

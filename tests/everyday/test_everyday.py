@@ -125,20 +125,28 @@ def test_a_mistake_is_named_from_a_few_cases_too(
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "globs"),
+    ("rows", "name", "arguments", "globs"),
     [
         # No reply has the expected dtype, but its values show what is returned for a fully masked row.
-        ("result in float64 without a scale", ("scale",), ("degenerate/fully_masked_batch/*",)),
+        ("nan", "result in float64 without a scale", ("scale",), ("degenerate/fully_masked_batch/*",)),
+        # Only NaN is compared there: every other number is rounded.
+        ("nan", "softmax in float16", (), ("degenerate/fully_masked_row/*",)),
         # Many rows have no key then, so the mistake is evident only if it is known what such a row returns.
-        ("padding inverted", ARGUMENTS, ("numerics/nonfinite/*",)),
+        ("nan", "padding inverted", ARGUMENTS, ("numerics/nonfinite/*",)),
+        # Any large number explains what is filled.
+        ("mean", "padding inverted", ARGUMENTS, ("degenerate/fully_masked_batch/*",)),
+        # A bias that is ignored masks no row, so rows that it masks look as if they were treated in another way.
+        ("nan", "bias ignored", ("bias",), ("degenerate/*",)),
+        # A bias that adds -inf masks a row even from a finite fill.
+        ("mean", "bias before the scale", ("bias",), ("degenerate/*",)),
     ],
-    ids=["dtype", "padding"],
+    ids=["dtype", "half", "padding", "fill", "ignored", "bias"],
 )
 def test_what_is_accepted_is_not_reported_beside_a_mistake(
-    name: str, arguments: tuple[str, ...], globs: tuple[str, ...]
+    rows: str, name: str, arguments: tuple[str, ...], globs: tuple[str, ...]
 ) -> None:
     mistake = next(each for each in MISTAKES if each.name == name)
-    found = tried(Trial(mistake, SDPA, arguments, "nan"), globs)
+    found = tried(Trial(mistake, SDPA, arguments, rows), globs)
     assert found.outcome == "right", found.said
 
 
