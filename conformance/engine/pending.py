@@ -18,7 +18,7 @@ from conformance.engine.job import Outcome
 from conformance.engine.judging import Judge, Judged
 from conformance.engine.logged_cell import LoggedKnown, LoggedPattern, LoggedRelation, LoggedRepetition, Reviewed
 from conformance.spec.problem import Array, Problem
-from conformance.verdicts.compare import NON_REPRODUCIBLE, Repetition, Reply, budgets, repetition
+from conformance.verdicts.compare import NON_REPRODUCIBLE, Repetition, Reply, elements_beyond, repetition
 from conformance.verdicts.expectation import compare_all
 from conformance.verdicts.invariants import Invariant, RelatedReply, Relation, relate
 from conformance.verdicts.verdict import CONFORMING, OF_NUMBERS, is_green
@@ -153,9 +153,8 @@ class PendingCell:
                 return LoggedPattern()
             return _with_odd(LoggedPattern(calls=len(self.read), not_read=self.not_read), odd)
         expected, actual, tolerance = (read[f"pattern.{name}"] for name in ("expected", "actual", "tolerance"))
-        used = budgets(abs(actual - expected), tolerance)
-        beyond = int((~(used <= 1.0)).sum())
-        return _with_odd(LoggedPattern(calls=len(self.read), beyond=beyond, elements=int(used.size)), odd)
+        beyond = elements_beyond(expected, actual, tolerance)
+        return _with_odd(LoggedPattern(calls=len(self.read), beyond=beyond, elements=int(expected.size)), odd)
 
     def _odd(self, judged: Judged, arrays: Mapping[str, Array]) -> tuple[str, ...] | None:
         """Facts about the effective weights, or about the returned ones if only these are wrong; None if unknown."""

@@ -106,6 +106,14 @@ def kinds(values: Array) -> Array:
     return np.select([np.isnan(values), values == np.inf, values == -np.inf], [1, 2, 3], 0)
 
 
+def elements_beyond(expected: Array, actual: Array, tolerance: Array) -> int:
+    """The number of elements beyond the bound; NaN or an infinity is within it where the same is expected."""
+    as_expected = ~np.isfinite(expected) & (kinds(actual) == kinds(expected))
+    with np.errstate(invalid="ignore"):
+        within = budgets(np.abs(actual - expected), tolerance) <= 1.0
+    return int((~(within | as_expected)).sum())
+
+
 def _pattern(name: str, expected: Array, actual: Array, bound: Bound) -> OutputComparison | None:
     """Check that non-finite values are exactly where the oracle has them; elements that are not judged are skipped."""
     wrong = (kinds(expected) != kinds(actual)) & bound.judged

@@ -10,7 +10,7 @@ from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.deviations.deviation import Expected
 from conformance.spec.problem import Array
-from conformance.verdicts.compare import OutputComparison, compare, differs, has_rms_gate
+from conformance.verdicts.compare import OutputComparison, compare, differs, elements_beyond, has_rms_gate
 
 
 def bound(shape: tuple[int, ...], hard: float = 1.0, sigma: float = 0.0, worst: float = 4.0) -> Bound:
@@ -156,3 +156,11 @@ def test_the_rms_gate_needs_independent_errors() -> None:
     assert has_rms_gate(plain.but(mm="tf32"))
     assert not has_rms_gate(plain.but(mm="tf32x3"))
     assert not has_rms_gate(plain.but(acc="float16"))
+
+
+def test_nan_and_infinities_are_within_the_bound_where_the_same_is_expected() -> None:
+    expected = np.array([[0.5, np.nan, np.inf], [-np.inf, np.nan, 0.25], [np.inf, 2.0, 3.0]])
+    actual = np.array([[0.5, np.nan, np.inf], [-np.inf, 1.0, np.nan], [-np.inf, 2.5, 3.0]])
+    tolerance = np.full(expected.shape, 0.125)
+    assert elements_beyond(expected, expected, tolerance) == 0
+    assert elements_beyond(expected, actual, tolerance) == 4
