@@ -1,9 +1,10 @@
 """Observe how a function makes the decisions on which there is no consensus, before it is judged."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
+from math import inf
 from typing import Literal
 
 import numpy as np
@@ -16,9 +17,12 @@ from conformance.deviations.catalogue import TABLE, evaluate
 from conformance.deviations.deviation import Dialect, Reply
 from conformance.deviations.names import CANONICAL_NAMES
 from conformance.deviations.nonfinite import OF_MASKED_NAN
+from conformance.diagnosis.behaviour_profile import Probe
 from conformance.diagnosis.diagnosis import Diagnosis, diagnose
 from conformance.diagnosis.explanation import of_change
 from conformance.diagnosis.suspect import OF_RESULTS, Suspect
+from conformance.engine.cells import Cell
+from conformance.engine.job import Outcome
 from conformance.spec.problem import Problem
 from conformance.verdicts.compare import differs
 from conformance.verdicts.expectation import Expectation
@@ -52,7 +56,10 @@ OPEN_DECISIONS: dict[str, tuple[Way, ...]] = {
     "nonfinite_value": _all_ways("nonfinite_value"),
 }
 
-# The decisions that a finite fill makes. They may differ between dtypes: -1e9 is -inf in float16.
+# The dtype in which a fill such as -1e9 is -inf.
+NARROW = "float16"
+
+# The decisions that a finite fill makes. They may be made in another way in NARROW.
 OF_FILL = ("mask_fill", FULLY_MASKED)
 
 # Minimum share of the replies that the ways must explain; if they explain fewer, only the finite pattern is compared.
@@ -67,13 +74,33 @@ class ObservedDecisions:
     dialect: decisions with the same deviation in every case in which they matter. varies: decisions that are made
     inconsistently. of_dtypes: dtype -> dialect of the decisions that differ between dtypes, but not within one.
     left_open: decisions that the replies leave open, each with its possible ways, the most canonical first: those that
-    vary, and those that too few replies show without an unknown mistake.
+    vary, and those that too few replies show without an unknown mistake. split: dtypes -> what calls in them alone
+    show, if a fill may do something else in NARROW.
     """
 
     dialect: Mapping[str, str]
     varies: Varying = field(default_factory=dict)
     of_dtypes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     left_open: Mapping[str, tuple[Way, ...]] = field(default_factory=dict)
+    split: Mapping[tuple[str, ...], "ObservedDecisions"] = field(default_factory=dict)
+
+    def under(self, dtype: str) -> dict[str, str]:
+        """Return the dialect in calls of a dtype."""
+        return {**self.dialect, **self.of_dtypes.get(dtype, {})}
+
+    def split_by_dtype(self) -> "ObservedDecisions":
+        """Return the decisions, those that a fill makes by dtype."""
+        of_dtypes = {
+            dtype: {name: each.dialect[name] for name in OF_FILL if name in each.dialect}
+            for dtypes, each in self.split.items()
+            for dtype in dtypes
+        }
+        return ObservedDecisions(
+            {decision: name for decision, name in self.dialect.items() if decision not in OF_FILL},
+            {decision: examples for decision, examples in self.varies.items() if decision not in OF_FILL},
+            of_dtypes,
+            {decision: ways for decision, ways in self.left_open.items() if decision not in OF_FILL},
+        )
 
 
 @dataclass(frozen=True)
@@ -127,23 +154,16 @@ def observe(
     mistake = dict(way for way in cause.items() if way not in OPEN_DECISIONS.get(way[0], ()))
     fits = list(_fits(answers, expected, profiles, (declared.dialect, mistake), decisions))
     whole = _observed(fits, decisions, declared)
-    if whole.varies.keys().isdisjoint(OF_FILL):
-        return whole
     found = {
-        dtype: _observed([fit for fit in fits if fit.dtype == dtype], decisions, declared)
-        for dtype in dict.fromkeys(fit.dtype for fit in fits)
+        tuple(dict.fromkeys(fit.dtype for fit in some)): _observed(some, decisions, declared)
+        for some in ([fit for fit in fits if (fit.dtype == NARROW) is narrow] for narrow in (False, True))
+        if some
     }
-    if any(not each.varies.keys().isdisjoint(OF_FILL) for each in found.values()):
+    if all(each.dialect.get(name) == whole.dialect.get(name) for each in found.values() for name in OF_FILL):
         return whole
-    return ObservedDecisions(
-        {decision: name for decision, name in whole.dialect.items() if decision not in OF_FILL},
-        {decision: examples for decision, examples in whole.varies.items() if decision not in OF_FILL},
-        {
-            dtype: {name: each.dialect[name] for name in OF_FILL if name in each.dialect}
-            for dtype, each in found.items()
-        },
-        whole.left_open,
-    )
+    split = replace(whole, split=found)
+    is_clear = all(each.varies.keys().isdisjoint(OF_FILL) for each in found.values())
+    return split.split_by_dtype() if is_clear and not whole.varies.keys().isdisjoint(OF_FILL) else split
 
 
 def _observed(fits: list[ObservedFit], decisions: Iterable[str], declared: Declared) -> ObservedDecisions:
@@ -168,46 +188,100 @@ def _observed(fits: list[ObservedFit], decisions: Iterable[str], declared: Decla
         common = _common(decision, seen)
         if common is False:
             varies[decision] = _examples(decision, seen)
-            occur = (way for way in OPEN_DECISIONS[decision] if way and way[1] in varies[decision])
-            left_open[decision] = (None, *occur, *filled)
+            occur = (way for way in OPEN_DECISIONS[decision] if _name(decision, way) in varies[decision])
+            left_open[decision] = (*occur, *filled)
         way = common or None
         dialect |= _dialect(way)
         fits = [fit.preferring(decision, way) for fit in fits]
     return ObservedDecisions(dialect, varies, left_open=left_open)
 
 
-def decided(
-    observed: ObservedDecisions,
-    answers: Answers,
-    expected: Expectations,
-    profiles: Mapping[str, Profile],
-    declared: Declared,
-) -> ObservedDecisions:
+class Diagnoses:
+    """Diagnoses of the same replies under several dialects, each made once."""
+
+    def __init__(
+        self, answers: Answers, expected: Expectations, profiles: Mapping[str, Profile], declared: Declared
+    ) -> None:
+        """Start with none."""
+        self._answers, self._expected, self._profiles, self._declared = answers, expected, profiles, declared.dialect
+        self._known: dict[Hashable, Diagnosis] = {}
+
+    def under(self, observed: ObservedDecisions, among: Sequence[str] = ()) -> Diagnosis:
+        """Return the diagnosis of all replies, or of those in some dtypes, under observed decisions."""
+        asked = [each for each in self._answers if not among or each[0].case.dtype in among]
+        dtypes = dict.fromkeys(cell.case.dtype for cell, _ in asked)
+        dialects = {each: {**self._declared, **observed.under(each)} for each in dtypes}
+        key = tuple((each, frozenset(dialect.items())) for each, dialect in dialects.items())
+        if key not in self._known:
+            self._known[key] = diagnose([evidence(self._reply(*each, dialects)) for each in asked])
+        return self._known[key]
+
+    def _reply(self, cell: Cell, outcome: Outcome, dialects: Mapping[str, Dialect]) -> Probe:
+        dtype = cell.case.dtype
+        return self._expected.reply(cell, outcome, dialects[dtype], self._profiles[dtype])
+
+
+def decided(observed: ObservedDecisions, diagnoses: Diagnoses) -> ObservedDecisions:
     """
     Return the best way for each decision that is left open: the one under which the fewest bits describe all replies.
 
     For example, a mistake may be why a decision varies: a row that a finite fill hides is not fully masked. If the
     decision varies under the best way too, this way costs as much as a mistake.
     """
-    found = dict(observed.dialect)
-    known: dict[Hashable, Diagnosis] = {}
+    if not observed.split:
+        return _best_ways(observed, diagnoses.under)
+    if observed.left_open.keys().isdisjoint(OF_FILL) and not _tells(diagnoses.under(observed), OF_FILL):
+        return _best_ways(observed, diagnoses.under)
+    parts = {some: _best_ways(part, partial(diagnoses.under, among=some)) for some, part in observed.split.items()}
+    split = _best_ways(replace(observed, split=parts).split_by_dtype(), diagnoses.under)
+    if not _tells(diagnoses.under(split), OF_FILL):
+        return split
+    return min(_best_ways(observed, diagnoses.under), split, key=lambda each: diagnoses.under(each).bits)
+
+
+def _best_ways(observed: ObservedDecisions, diagnosed: Callable[[ObservedDecisions], Diagnosis]) -> ObservedDecisions:
+    """Return the decisions with the best way for each one that is left open."""
     for decision, ways in observed.left_open.items():
-        others = {**declared.dialect, **{name: way for name, way in found.items() if name != decision}}
-        bits: dict[Way, float] = {}
-        for way in ways if len(ways) > 1 else ():
-            dialect = {**others, **_dialect(way)}
-            key = frozenset(dialect.items())
-            if key not in known:
-                replies = (expected.reply(*each, dialect, profiles[each[0].case.dtype]) for each in answers)
-                known[key] = diagnose([evidence(reply) for reply in replies])
-            if known[key].has_unknown_mistake:
-                break
-            varies = any(decision in dict(cause.candidate.change) for cause in known[key].causes)
-            bits[way] = known[key].bits + (of_change([way]) if way and varies else 0.0)
-        if bits:
-            found.pop(decision, None)
-            found |= _dialect(min(bits, key=bits.__getitem__))
-    return replace(observed, dialect={name: found[name] for name in OPEN_DECISIONS if name in found})
+        observed = _with_best(observed, decision, ways, diagnosed)
+        if FINITE_FILL in ways and decision == FULLY_MASKED:
+            # Beside a fill, an additive mask can still add -inf.
+            filled = FINITE_FILL in observed.dialect.items()
+            other = [way for way in ways if way != FINITE_FILL] if filled else (None, FINITE_FILL)
+            observed = _with_best(observed, decision if filled else FINITE_FILL[0], other, diagnosed)
+    return observed
+
+
+def _with_best(
+    observed: ObservedDecisions,
+    decision: str,
+    ways: Sequence[Way],
+    diagnosed: Callable[[ObservedDecisions], Diagnosis],
+) -> ObservedDecisions:
+    """Return the decisions with the best of the ways of one of them, if another than the first one is better."""
+    others = {name: way for name, way in observed.dialect.items() if name != decision}
+    concerned = {decision, *(way[0] for way in ways if way is not None)}
+    best, least = observed, inf
+    for way in ways if len(ways) > 1 else ():
+        tried = replace(observed, dialect=others | _dialect(way))
+        diagnosis = diagnosed(tried)
+        if diagnosis.has_unknown_mistake:
+            return best
+        bits = diagnosis.bits + (of_change([way]) if way and _names(diagnosis, {decision}) else 0.0)
+        if bits < least:
+            best, least = tried, bits
+        if not _tells(diagnosis, concerned):
+            break
+    return replace(best, dialect={name: best.dialect[name] for name in OPEN_DECISIONS if name in best.dialect})
+
+
+def _names(diagnosis: Diagnosis, decisions: Collection[str]) -> bool:
+    """Return whether a cause is about one of these decisions."""
+    return any(decision in decisions for cause in diagnosis.causes for decision, _ in cause.candidate.change)
+
+
+def _tells(diagnosis: Diagnosis, decisions: Collection[str]) -> bool:
+    """Return whether another way of these decisions may explain more: a cause is about them, or a call has no cause."""
+    return bool(diagnosis.unexplained) or _names(diagnosis, decisions)
 
 
 def _seen(asked: list[ObservedFit]) -> list[ObservedFit] | None:
@@ -368,10 +442,13 @@ def _common(decision: str, seen: list[ObservedFit]) -> Way | Literal[False]:
     return max(certain or common, key=lambda way: sum(way in ways for ways in alone), default=False)
 
 
+def _name(decision: str, way: Way) -> str:
+    return CANONICAL_NAMES[decision] if way is None else way[1]
+
+
 def _examples(decision: str, seen: list[ObservedFit]) -> dict[str, str]:
     """Return an example case of each way that occurs."""
     examples: dict[str, str] = {}
     for fit in seen:
-        _, name = fit.ways(decision)[0] or (decision, CANONICAL_NAMES[decision])
-        examples.setdefault(name, fit.case)
+        examples.setdefault(_name(decision, fit.ways(decision)[0]), fit.case)
     return examples

@@ -27,7 +27,7 @@ from conformance.checking.arithmetic import (
     profiles_named,
 )
 from conformance.checking.declarations import Declared
-from conformance.checking.observation import FINITE_FILL, ObservedDecisions, decided, is_accepted, observe
+from conformance.checking.observation import FINITE_FILL, Diagnoses, ObservedDecisions, decided, is_accepted, observe
 from conformance.checking.probe_calls import BASIS, Answers, Expectations, asked_first, probe
 from conformance.checking.signature import Signature
 from conformance.checking.target import Target
@@ -105,12 +105,13 @@ def settle(
     names = {dtype: fallback(dtype) for dtype in CANDIDATES} | read
     asked = answers, expected, profiles_named(names), declared
     observed = observe(*asked, cause or {})
-    if observed.left_open and cause is not None:
-        observed = decided(observed, *asked)
+    if (observed.left_open or observed.split) and cause is not None:
+        diagnoses = Diagnoses(*asked)
+        observed = decided(observed, diagnoses)
         if not cause:
             # A mistake may leave rows without a key. It is evident only if it is known what is returned for such a row.
-            cause = evident({**declared.dialect, **observed.dialect})
-            observed = decided(observe(*asked, cause), *asked) if cause else observed
+            cause = evident({**declared.dialect, **observed.under(BASIS)})
+            observed = decided(observe(*asked, cause), diagnoses) if cause else observed
     others = tuple(way for way in (cause or {}).items() if not is_accepted(declared, way))
     return SettledFunction(signature, declared, names, read, observed, others)
 

@@ -101,6 +101,12 @@ ROWS: Mapping[str, Mapping[str, str]] = {
     "zero": {},
     "nan": {"maximum": "top = logits.max(axis=-1, keepdims=True)", "divide": "weights = weights / total"},
     "mean": {"fill": "logits = np.where(allowed, logits, np.finfo(query.dtype).min).astype(query.dtype)"},
+    # The mean of V, but NaN in float16, in which -1e9 is -inf.
+    "by_dtype": {
+        "fill": "logits = np.where(allowed, logits, -1e9).astype(query.dtype)",
+        "maximum": "top = logits.max(axis=-1, keepdims=True)",
+        "divide": "weights = weights / total",
+    },
 }
 
 

@@ -15,6 +15,7 @@ from conformance.spec.rounding import (
     truncate_to,
 )
 
+SIGNALLING_NAN = float(np.uint64(0x7FF0000000000001).view(np.float64))
 FLOATS = st.floats(allow_nan=True, allow_infinity=True)
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 
@@ -27,8 +28,9 @@ DTYPES = ("float64", "float32", "float16", "bfloat16")
 @example(-(2.0**-25) * (1 + 2.0**-52), "float16")
 @example(1 + 2.0**-11, "float16")
 @example(-0.0, "float32")
+@example(SIGNALLING_NAN, "float32")
 def test_rounding_is_that_of_numpy(value: float, dtype: str) -> None:
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         expected = np.float64(value).astype(dtype).astype(np.float64)
     rounded = round_to(np.array([value]), dtype)
     np.testing.assert_array_equal(rounded, [expected])
