@@ -147,21 +147,24 @@ def settled_notes(settled: SettledFunction) -> tuple[str, ...]:
         notes.append("it takes no attention mask, so cases that need one are left out")
     named = settled.read.items()
     notes += [f"arithmetic: in {dtype}, {_rounding(name)}" for dtype, name in named if name != ordinary(dtype)]
-    # Beside a finite fill, a row that a boolean mask masks fully has finite logits.
-    where = {"fully_masked_row": ", where an additive mask adds -inf"} if "mask_fill" in observed.dialect else {}
-    notes += [_observed(sentence(*way) + where.get(way[0], ""), *way) for way in observed.dialect.items()]
+    notes += [_observed(_sentence(*way, observed.dialect), *way) for way in observed.dialect.items()]
     return (*notes, *_notes_of_dtypes(observed.of_dtypes))
 
 
 def _notes_of_dtypes(observed: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
     """Yield a sentence for each choice that some dtypes make and others do not."""
-    made: dict[tuple[str, str], list[str]] = {}
+    made: dict[str, list[str]] = {}
     for dtype, dialect in observed.items():
         for way in dialect.items():
-            made.setdefault(way, []).append(dtype)
-    for way, dtypes in made.items():
-        said = f"in {', '.join(dtypes)}, it {sentence(*way)}"
-        yield f"observed: {said} (accepted: what a finite fill does depends on the dtype)"
+            made.setdefault(_sentence(*way, dialect), []).append(dtype)
+    for said, dtypes in made.items():
+        yield f"observed: in {', '.join(dtypes)}, it {said} (accepted: what a finite fill does depends on the dtype)"
+
+
+def _sentence(decision: str, name: str, dialect: Mapping[str, str]) -> str:
+    """Say what an observed way does; beside a finite fill, a row that a boolean mask masks fully has finite logits."""
+    where = ", where an additive mask adds -inf" if decision == "fully_masked_row" and "mask_fill" in dialect else ""
+    return sentence(decision, name) + where
 
 
 def _observed(said: str, decision: str, name: str) -> str:

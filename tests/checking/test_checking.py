@@ -495,6 +495,29 @@ def test_a_fully_masked_row_may_differ_between_dtypes(checked: Check) -> None:
     assert notes <= set(done.notes)
 
 
+FILLED_AND_ADDED = """
+import numpy as np
+
+def attention(query, key, value, mask=None, bias=None):
+    logits = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
+    logits = logits if bias is None else logits + bias
+    logits = (logits if mask is None else np.where(mask, logits, -1e9)).astype(query.dtype)
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ value
+"""
+
+
+def test_beside_a_fill_only_rows_that_an_added_mask_hides_are_fully_masked(checked: Check, tmp_path: Path) -> None:
+    """No call in float64 shows that before it is judged. It is taken to be as in float32, where -1e9 is finite too."""
+    (tmp_path / "mine.py").write_text(FILLED_AND_ADDED, encoding="utf-8")
+    done = checked(f"{tmp_path / 'mine.py'}:attention", "degenerate/*", "combined/*")
+    assert done.decision.conforms, done.lines()
+    why = "(accepted: what a finite fill does depends on the dtype)"
+    row = "it returns NaN for a fully masked row"
+    assert f"observed: in float32, float64, {row}, where an additive mask adds -inf {why}" in done.notes
+    assert f"observed: in float16, {row} {why}" in done.notes
+
+
 def test_a_declared_choice_holds_in_every_dtype(checked: Check) -> None:
     done = checked("checked_sdpa:fill_beyond_float16", "degenerate/*", declare={"fully_masked_row": "uniform"})
     assert sentences(done) == ["it returns NaN for a fully masked row, only in float16"]
