@@ -228,9 +228,8 @@ def decided(observed: ObservedDecisions, diagnoses: Diagnoses) -> ObservedDecisi
     For example, a mistake may be why a decision varies: a row that a finite fill hides is not fully masked. If the
     decision varies under the best way too, this way costs as much as a mistake.
     """
-    if not observed.split:
-        return _best_ways(observed, diagnoses.under)
-    if observed.left_open.keys().isdisjoint(OF_FILL) and not _tells(diagnoses.under(observed), OF_FILL):
+    settled = observed.left_open.keys().isdisjoint(OF_FILL)
+    if not observed.split or (settled and not _tells(diagnoses.under(observed), OF_FILL)):
         return _best_ways(observed, diagnoses.under)
     parts = {some: _best_ways(part, partial(diagnoses.under, among=some)) for some, part in observed.split.items()}
     split = _best_ways(replace(observed, split=parts).split_by_dtype(), diagnoses.under)

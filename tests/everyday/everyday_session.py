@@ -2,8 +2,8 @@
 Write every everyday mistake in several signatures, and print what `check` names. `nox -s everyday`.
 
 A signature is a set of keyword arguments that can express the mistake: the fewest, all, and some random sets. With
-`--pairs N`, check N functions with two mistakes each instead. With `--rows nan` or `--rows mean`, each function returns
-that for a fully masked row besides, which is accepted and must not be reported.
+`--pairs N`, check N functions with two mistakes each instead. With `--rows`, each function also returns NaN, or the
+mean of V, for a fully masked row. This is accepted, so it must not be reported.
 """
 
 import argparse
@@ -238,9 +238,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="so many side by side")
     parser.add_argument("--only", default="", metavar="TEXT", help="mistakes that have this in their name")
     parser.add_argument("--pairs", type=int, default=0, metavar="N", help="N functions with two mistakes instead")
-    parser.add_argument("--rows", choices=ROWS, default="zero", help="what a fully masked row returns besides")
+    parser.add_argument("--rows", choices=ROWS, default="zero", help="what is returned for a fully masked row")
     parser.add_argument("--sample", type=int, default=1, metavar="N", help="take every Nth alone")
     asked = parser.parse_args(arguments)
+    if asked.pairs and asked.rows != "zero":
+        parser.error("--rows cannot be used with --pairs: a pair returns zeros for a fully masked row")
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     every = pair_trials(asked.pairs) if asked.pairs else [*trials(asked.drawn, rows=asked.rows)]
     chosen = [each for each in every if asked.only in each.mistake.name][:: asked.sample]

@@ -8,7 +8,7 @@ from conformance.diagnosis.conditions import Condition, always
 from tests.mutation.scoring import Named, Option, Said
 
 from .everyday_mistakes import MHA, MISTAKES, SDPA, Mistake
-from .everyday_session import PairTrial, Trial, outcome_of, pair_outcome, pair_trials, trials, tried
+from .everyday_session import PairTrial, Trial, main, outcome_of, pair_outcome, pair_trials, trials, tried
 from .writing import ARGUMENTS, ROWS, written
 
 IGNORED = next(each for each in MISTAKES if each.name == "causal ignored")
@@ -205,6 +205,12 @@ def test_what_has_no_mistake_conforms(operator: str, arguments: tuple[str, ...])
 def test_what_is_returned_for_fully_masked_rows_is_accepted(rows: str) -> None:
     """In float64, no call shows beforehand what a function returns if an additive mask hides a whole row."""
     assert tried(Trial(Mistake("none", (), {}), SDPA, ARGUMENTS, rows), ("degenerate/*",)).outcome == "survived"
+
+
+def test_pairs_have_no_other_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--pairs", "3", "--rows", "nan"])
+    assert "--rows cannot be used with --pairs" in capsys.readouterr().err
 
 
 def test_mistakes_in_the_lines_of_fully_masked_rows_are_left_out() -> None:
