@@ -6,10 +6,19 @@ from dataclasses import replace
 
 from conformance.bounds.outputs import UnderivedBound
 from conformance.bridge.profile import Profile
-from conformance.checking.probe_calls import BASIS, ENOUGH, Answers, Expectations, is_open, is_ordinary, is_plain
+from conformance.checking.probe_calls import (
+    BASIS,
+    ENOUGH,
+    Answers,
+    Expectations,
+    is_open,
+    is_ordinary,
+    is_plain,
+    shortest,
+)
 from conformance.deviations.deviation import Dialect
 from conformance.diagnosis.behaviour_profile import Probe
-from conformance.diagnosis.coarser_arithmetic import ARITHMETIC, hardly_within
+from conformance.diagnosis.coarser_arithmetic import ARITHMETIC, hardly_within, misfit_under
 from conformance.diagnosis.diagnosis import first_look
 from conformance.diagnosis.evidence import Change, Evidence
 from conformance.diagnosis.explanation import CANONICAL
@@ -224,8 +233,16 @@ def calibrated(
     more cases, because saturated weights can look like those of finer arithmetic. A dtype in which no case conforms is
     left out.
     """
-    found = {dtype: _best(_plain(answers, dtype), expected, dtype, declared, cause or {}) for dtype in CANDIDATES}
-    return {dtype: name for dtype, name in found.items() if name is not None}
+    found: dict[str, str] = {}
+    for dtype in CANDIDATES:
+        plain = _plain(answers, dtype)
+        cases = shortest([cell.case for cell, _ in plain])
+        short = [answer for answer in plain if answer[0].case in cases]
+        if (name := _best(short, expected, dtype, declared, cause or {})) is not None:
+            found[dtype] = name
+            with suppress(UnderivedBound):  # a substitute bound does not tell two kinds of arithmetic apart
+                found[dtype] = _of_long_calls(name, plain, expected, {**declared, **(cause or {})})
+    return found
 
 
 def _plain(answers: Answers, dtype: str) -> Answers:
@@ -258,6 +275,38 @@ def _too_near(
         if hardly_within(near, far, far.judged):
             return True
     return False
+
+
+def _of_long_calls(name: str, plain: Answers, expected: Expectations, dialect: Dialect) -> str:
+    """
+    Return the coarser profile that long calls show, if they are not within the bound of the one that short calls show.
+
+    Its simulated errors are nearer to those of the reply than if dot products were summed in half precision: that would
+    be a mistake. Replies within the finer bound are not too accurate for it.
+    """
+    dtype = plain[0][0].case.dtype
+    finer = PROFILES[name](dtype)
+    within = [answer for answer in plain if expected.conforms(*answer, dialect, finer)]
+    beyond = [answer for answer in plain if answer not in within]
+    misfits: dict[str, list[float]] = {}
+    for other in CANDIDATES[dtype][CANDIDATES[dtype].index(name) + 1 :] if beyond else ():
+        profile = PROFILES[other](dtype)
+        if not _too_near((name, within), expected, dtype, dialect, profile):
+            explained = [answer for answer in beyond if expected.conforms(*answer, dialect, profile)]
+            replies = (expected.reply(*answer, dialect, finer) for answer in explained)
+            misfits[other] = [off for reply in replies if (off := _nearer(reply, profile)) is not None]
+    return min(
+        (other for other in misfits if misfits[other]),
+        key=lambda other: (-len(misfits[other]), sum(misfits[other])),
+        default=name,
+    )
+
+
+def _nearer(reply: Evidence, profile: Profile) -> float | None:
+    """Return the misfit of a simulation; None if coarse accumulators have a smaller one, or there is no simulation."""
+    accumulated = misfit_under(profile.but(acc=profile.store), reply)
+    off = misfit_under(profile, reply)
+    return None if off is None or accumulated is None or accumulated <= off else off
 
 
 def fallback(dtype: str) -> str:

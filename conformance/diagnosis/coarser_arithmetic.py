@@ -114,15 +114,8 @@ class CoarserArithmetic:
         return self.explains(cell) and ((off := self.misfit(cell)) is None or off <= RESEMBLING)
 
     def _misfit(self, cell: Evidence) -> float | None:
-        profile, observed = self.of(cell.profile), observed_errors(cell)
-        if profile is None or not observed:
-            return None
-        state, inputs = _state(cell, profile.score), not self.rounds_results
-        made = [simulated(state, Rounded(profile, inputs=inputs, fused=fused)) for fused in (False, True)]
-        return fmean(
-            min(_distance(errors, _errors(cell, name, each[name])) for each in made)
-            for name, errors in observed.items()
-        )
+        profile = self.of(cell.profile)
+        return None if profile is None else misfit_under(profile, cell, inputs=not self.rounds_results)
 
     @property
     def furthest(self) -> float:
@@ -172,6 +165,21 @@ class CoarserArithmetic:
 
 def _state(cell: Evidence, score: str) -> State:
     return evaluate(cell.problem, cell.declared.dialect, score).state
+
+
+def misfit_under(profile: Profile, cell: Evidence, *, inputs: bool = True) -> float | None:
+    """
+    How far the errors of a failing reply are from those of a simulation under a profile.
+
+    inputs: whether the inputs are rounded, too. None if the call cannot be simulated.
+    """
+    if not (observed := observed_errors(cell)):
+        return None
+    state = _state(cell, profile.score)
+    made = [simulated(state, Rounded(profile, inputs=inputs, fused=fused)) for fused in (False, True)]
+    return fmean(
+        min(_distance(errors, _errors(cell, name, each[name])) for each in made) for name, errors in observed.items()
+    )
 
 
 def observed_errors(cell: Evidence) -> dict[str, Array]:
