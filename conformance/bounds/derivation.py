@@ -27,7 +27,7 @@ from conformance.bounds.roundings import (
 )
 from conformance.bounds.rows import BLOCK, ORDINARY, Rows, Softmax, rows
 from conformance.bridge.profile import Profile
-from conformance.deviations.catalogue import OracleAnswer
+from conformance.deviations.catalogue import FILLS_OF_ONE, OracleAnswer
 from conformance.deviations.names import slot_of
 from conformance.reference.pipeline import Steps
 from conformance.reference.steps import State, add_bias, softmax
@@ -221,7 +221,7 @@ def fill(state: State, steps: Steps, rounds: Roundings, error: Array) -> Filling
 
 
 # Decisions about the number that replaces a masked logit.
-FILLS = ("mask_fill", "argument_fill", "causal_fill")
+FILLS = ("mask_fill", *FILLS_OF_ONE)
 
 # Deviations that replace the softmax and still have a bound.
 DERIVED = {

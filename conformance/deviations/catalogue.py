@@ -121,16 +121,22 @@ def concerned(problem: Problem, dialect: Dialect) -> Dialect:
     return dialect if any(row.concerns(problem) for row in rows) else {}
 
 
+# Decisions about the fill of the logits that one mask argument masks.
+FILLS_OF_ONE = ("argument_fill", "causal_fill")
+
+
 def in_order(deviations: Iterable[Deviation]) -> tuple[Deviation, ...]:
     """
     Sort deviations in the order of application: by stage, then in the order of the table.
 
-    A deviation that no table lists is sorted like the first one of its decision. Those about NaN at a masked key come
-    last, because the fill determines whether it reaches the output.
+    A deviation that no table lists is sorted like the first one of its decision. The fill of one mask argument comes
+    after the fill of all others. Deviations about NaN at a masked key come last, because the fill determines whether it
+    reaches the output.
     """
 
-    def place(row: Deviation) -> tuple[bool, bool, int, str]:
-        return row.stage != "problem", row.decision in OF_MASKED_NAN, _rank(row), row.key
+    def place(row: Deviation) -> tuple[bool, bool, bool, int, str]:
+        of_argument = slot_of(row.decision)[0] in FILLS_OF_ONE
+        return row.stage != "problem", row.decision in OF_MASKED_NAN, of_argument, _rank(row), row.key
 
     return tuple(sorted(deviations, key=place))
 

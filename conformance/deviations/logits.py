@@ -14,6 +14,7 @@ from conformance.reference.pipeline import (
     StepsMap,
     both,
     following,
+    position,
     replace_step,
     replacing,
     wrapping,
@@ -191,13 +192,15 @@ def filled_with(
     """
     Add a finite number to masked logits, or replace them by it, and round the logits to the score dtype.
 
-    is_own: the operands of the only mask argument that is filled like this, while other boolean masks set their logits
-    to -inf; None for all. last: whether it is filled after the others, so that a key that both mask gets the finite
+    is_own: the operands of the only mask argument that is filled like this, while other boolean masks are applied as
+    usual; None for all. last: whether it is filled after the others, so that a key that both mask gets the finite
     number. Additive masks are added before all of them. for_each: whether the number is added once for each mask
     argument that masks the key, so that two finite numbers can be -inf.
     """
 
     def apply(steps: Steps, score: str) -> Steps:
+        ordinary = steps[position(steps, "mask")].apply
+
         def mask(state: State) -> State:
             fill = float(round_to(np.asarray(amount(score)), score))
             masked = np.asarray(fill if replaces else state.logits + fill)
@@ -207,7 +210,7 @@ def filled_with(
             own, kept = state.allowed, state.logits
             if is_own is not None:
                 own, others = _attended_by(state, is_own), _attended_by(state, lambda each: _is_other(each, is_own))
-                own, kept = own if last else own | ~others, np.where(others, kept, -np.inf)
+                own, kept = own if last else own | ~others, ordinary(state.but(allowed=others)).logits
             filled = round_to(np.where(own, kept, masked), score)
             return state.but(logits=filled, absorbed=_absorbed(state, filled), passes=not replaces)
 
@@ -230,13 +233,14 @@ def _is_other(operand: MaskOperand, is_own: IsMeant) -> bool:
 def zero_after_softmax_by_argument(is_own: IsMeant) -> StepsMap:
     """Multiply the weights by one mask argument after the softmax; other masks are applied as usual."""
 
-    def mask(state: State) -> State:
-        return state.but(logits=np.where(_attended_by(state, lambda each: not is_own(each)), state.logits, -np.inf))
+    def mask(state: State, ordinary: HeadsMap) -> State:
+        others = _attended_by(state, lambda each: not is_own(each))
+        return ordinary(state.but(allowed=others)).but(allowed=state.allowed)
 
     def zero(state: State) -> State:
         return state.but(probs=state.probs * _attended_by(state, is_own))
 
-    return both(replacing("mask", mask), following("softmax", "zero", zero))
+    return both(wrapping("mask", mask), following("softmax", "zero", zero))
 
 
 def masks_beside_others(problem: Problem, is_own: IsMeant) -> bool:
@@ -302,11 +306,21 @@ def _times_allowed(state: State) -> State:
     return state.but(probs=state.probs * state.allowed)
 
 
-def _fully_masked_rows_unmasked(state: State) -> State:
-    seen = attended(state)
-    fully_masked = ~seen.any(axis=-1, keepdims=True)
-    logits = np.where(seen | fully_masked, state.capped if state.bias is None else state.logits, -np.inf)
-    return state.but(logits=np.where(fully_masked, state.capped, logits))
+def _fully_masked_rows_unmasked(steps: Steps, score: str) -> Steps:
+    """
+    Apply no mask to fully masked rows.
+
+    A number that is added to masked logits has this effect too, up to rounding, unless the logits are rounded to a type
+    in which they vanish beside it. In float64 they do not.
+    """
+
+    def unmask(state: State) -> State:
+        if state.passes and score == "float64":
+            return state
+        fully_masked = ~attended(state).any(axis=-1, keepdims=True)
+        return state.but(logits=np.where(fully_masked, state.capped, state.logits))
+
+    return following("mask", "unmask", unmask)(steps, score)
 
 
 def _scale(name: str, factor: Callable[[Problem], float]) -> Deviation:
@@ -362,5 +376,5 @@ ROWS: tuple[Deviation, ...] = (
         distinguishes=partial(masks_beside_others, is_own=is_causal_argument),
     ),
     Deviation("mask_fill", "times_infinity", steps=wrapping("mask", _times_infinity), bounded=False),
-    Deviation("fully_masked_row", "unmasked", steps=replacing("mask", _fully_masked_rows_unmasked)),
+    Deviation("fully_masked_row", "unmasked", steps=_fully_masked_rows_unmasked),
 )
