@@ -159,7 +159,9 @@ def observe(
         for some in ([fit for fit in fits if (fit.dtype == NARROW) is narrow] for narrow in (False, True))
         if some
     }
-    if all(each.dialect.get(name) == whole.dialect.get(name) for each in found.values() for name in OF_FILL):
+    fill_open = not whole.left_open.keys().isdisjoint(OF_FILL)
+    alike = all(each.dialect.get(name) == whole.dialect.get(name) for each in found.values() for name in OF_FILL)
+    if alike and not (fill_open and len(found) > 1):
         return whole
     split = replace(whole, split=found)
     is_clear = all(each.varies.keys().isdisjoint(OF_FILL) for each in found.values())
@@ -265,12 +267,22 @@ def _with_best(
         diagnosis = diagnosed(tried)
         if diagnosis.has_unknown_mistake:
             return best
-        bits = diagnosis.bits + (of_change([way]) if way and _names(diagnosis, {decision}) else 0.0)
+        bits = diagnosis.bits + (_of_varying(way, diagnosis, concerned) if way else 0.0)
         if bits < least:
             best, least = tried, bits
         if not _tells(diagnosis, concerned):
             break
     return replace(best, dialect={name: best.dialect[name] for name in OPEN_DECISIONS if name in best.dialect})
+
+
+def _of_varying(way: tuple[str, str], diagnosis: Diagnosis, concerned: Collection[str]) -> float:
+    """
+    Return the further cost of a way under which a cause names its decision, so it is made differently in some calls.
+
+    To undo a way costs nothing. But it is the same to say that the way is the mistake, under the opposite condition.
+    """
+    undone = [cause for cause in diagnosis.causes if any(each in concerned for each, _ in cause.candidate.change)]
+    return of_change([way]) + sum(cause.condition_bits for cause in undone) if undone else 0.0
 
 
 def _names(diagnosis: Diagnosis, decisions: Collection[str]) -> bool:
