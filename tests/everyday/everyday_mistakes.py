@@ -15,9 +15,10 @@ class Mistake:
     """
     One mistake in attention.
 
-    right: names; each of them is a right answer. lines: part (see `writing.PARTS`) -> the lines that replace it. needs:
-    the arguments that the mistake requires. excludes: the arguments that make it impossible. declare: what the check
-    declares. raises: whether calls with some sizes also raise an exception.
+    right: names; each of them is a right answer; none if the function has no mistake. lines: part (see
+    `writing.PARTS`) -> the lines that replace it. needs: the arguments that the mistake requires. excludes: the
+    arguments that make it impossible. declare: what the check declares. raises: whether calls with some sizes also
+    raise an exception.
     """
 
     name: str

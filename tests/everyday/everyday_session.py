@@ -3,7 +3,9 @@ Write every everyday mistake in several signatures, and print what `check` names
 
 A signature is a set of keyword arguments that can express the mistake: the fewest, all, and some random sets. With
 `--pairs N`, check N functions with two mistakes each instead. With `--rows`, each function also returns NaN, or the
-mean of V, for a fully masked row. This is accepted, so it must not be reported.
+mean of V, for a fully masked row. This is accepted, so it must not be reported. With `--right N`, check N functions
+without a mistake, each written in its own way. Nothing may be reported. With `--styled`, the functions with a mistake
+are also written in many ways.
 """
 
 import argparse
@@ -15,9 +17,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,8 +31,8 @@ from conformance.engine.cell_records import RunListener
 from conformance.engine.run_folder import Run
 from tests.mutation.scoring import Named, Option, Said, said_of
 
-from .everyday_mistakes import MISTAKES, Mistake
-from .writing import ARGUMENTS, ROWS, written
+from .everyday_mistakes import MHA, MISTAKES, SDPA, Mistake
+from .writing import ARGUMENTS, OF_SOFTMAX, ROWS, STYLES, WITH_WEIGHTS, written
 
 SEED = 16
 # Argument -> the argument without which it has no meaning.
@@ -41,23 +43,31 @@ OUTCOMES = ("right", "tie", "more", "one", "wrong", "unexplained", "survived")
 
 @dataclass(frozen=True)
 class Trial:
-    """A mistake in one signature. rows: what is returned for a fully masked row, a key of `writing.ROWS`."""
+    """
+    A mistake in one signature.
+
+    rows: what is returned for a fully masked row, a key of `writing.ROWS`. styles: part of the code -> the way in which
+    it is written, keys of `writing.STYLES`.
+    """
 
     mistake: Mistake
     operator: str
     arguments: tuple[str, ...]
     rows: str = "zero"
+    styles: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """The printed name."""
         rows = "" if self.rows == "zero" else f" ({self.rows})"
-        return f"{self.mistake.name} [{self.operator}: {' '.join(self.arguments) or 'mask alone'}]{rows}"
+        styles = f" ({', '.join(f'{part} {way}' for part, way in self.styles.items())})" if self.styles else ""
+        return f"{self.mistake.name} [{self.operator}: {' '.join(self.arguments) or 'mask alone'}]{rows}{styles}"
 
     @property
     def text(self) -> str:
         """The module with the function."""
-        return written(self.operator, self.arguments, {**ROWS[self.rows], **self.mistake.lines})
+        styled = {name: text for part, way in self.styles.items() for name, text in STYLES[part][way].items()}
+        return written(self.operator, self.arguments, {**styled, **ROWS[self.rows], **self.mistake.lines})
 
 
 def trials(drawn: int, mistakes: Sequence[Mistake] = MISTAKES, rows: str = "zero") -> Iterator[Trial]:
@@ -74,6 +84,46 @@ def trials(drawn: int, mistakes: Sequence[Mistake] = MISTAKES, rows: str = "zero
                 some = [name for name in _free(mistake) if source.random() < 0.5]
                 sets[_closed([*mistake.needs, *some])] = None
             yield from (Trial(mistake, operator, arguments, rows) for arguments in sets)
+
+
+def right_trials(number: int) -> list[Trial]:
+    """Draw this number of functions without a mistake: an operator, arguments, and the way in which each is written."""
+    source = np.random.default_rng(SEED)
+    none = Mistake("no mistake", (), {})
+    found = []
+    for _ in range(number):
+        operator = str(source.choice((SDPA, MHA), p=(0.7, 0.3)))
+        arguments = _closed([name for name in ARGUMENTS if source.random() < 0.3])
+        found.append(Trial(none, operator, arguments, styles=_styles(none, arguments, source)))
+    return found
+
+
+def styled(every: Iterable[Trial]) -> Iterator[Trial]:
+    """Draw for each function the way in which it is written, in the lines that its mistake leaves."""
+    source = np.random.default_rng(SEED)
+    for trial in every:
+        yield replace(trial, styles=_styles(trial.mistake, trial.arguments, source))
+
+
+def _styles(mistake: Mistake, arguments: Sequence[str], source: np.random.Generator) -> dict[str, str]:
+    """
+    Draw one way for each part of the code, of those that do not concern the lines of the mistake.
+
+    If something is declared for the mistake, the lines that make fully masked rows stay.
+    """
+    kept = {*mistake.lines, *(name for lines in ROWS.values() for name in lines if mistake.declare)}
+    found = {}
+    for part, ways in STYLES.items():
+        free = [way for way, lines in ways.items() if lines.keys().isdisjoint(kept)]
+        if part == "softmax" and not mistake.lines.keys().isdisjoint(OF_SOFTMAX):
+            free = [way for way in free if ways[way].keys() == {"output"}]
+        elif part == "softmax" and "need_weights" in arguments:
+            free = [way for way in free if way in WITH_WEIGHTS]
+        if free:
+            found[part] = str(source.choice(free))
+    if "softmax" not in found:  # its lines cast the result
+        found.pop("computes in", None)
+    return found
 
 
 def _free(mistake: Mistake) -> list[str]:
@@ -203,9 +253,10 @@ def outcome_of(mistake: Mistake, said: Said) -> str:
 
     right: every finding names the mistake first, and no alternative is rarer. tie: an alternative is rarer. more: a
     finding names the mistake first, but something else is reported too. wrong: no finding names the mistake first.
+    Without a mistake, it is right that the function conforms.
     """
     if said.conforms:
-        return "survived"
+        return "survived" if mistake.right else "right"
     if not said.named:
         return "unexplained"
     ours = [_key(each.options[0]) in mistake.right for each in said.named]
@@ -238,13 +289,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="so many side by side")
     parser.add_argument("--only", default="", metavar="TEXT", help="mistakes that have this in their name")
     parser.add_argument("--pairs", type=int, default=0, metavar="N", help="N functions with two mistakes instead")
+    parser.add_argument("--right", type=int, default=0, metavar="N", help="N functions without a mistake instead")
     parser.add_argument("--rows", choices=ROWS, default="zero", help="what is returned for a fully masked row")
+    parser.add_argument("--styled", action="store_true", help="write each function in its own way")
     parser.add_argument("--sample", type=int, default=1, metavar="N", help="take every Nth alone")
     asked = parser.parse_args(arguments)
-    if asked.pairs and asked.rows != "zero":
-        parser.error("--rows cannot be used with --pairs: a pair returns zeros for a fully masked row")
+    kinds = {"--pairs": asked.pairs, "--right": asked.right, "--rows": asked.rows != "zero", "--styled": asked.styled}
+    if len(given := [name for name in kinds if kinds[name]]) > 1:
+        parser.error(f"{given[0]} cannot be used with {given[1]}: each of them says which functions are written")
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    every = pair_trials(asked.pairs) if asked.pairs else [*trials(asked.drawn, rows=asked.rows)]
+    every: Sequence[Trial | PairTrial] = pair_trials(asked.pairs) or right_trials(asked.right)
+    alone = trials(asked.drawn, rows=asked.rows)
+    every = every or [*(styled(alone) if asked.styled else alone)]
     chosen = [each for each in every if asked.only in each.mistake.name][:: asked.sample]
     counts: Counter[str] = Counter()
     with ProcessPoolExecutor(asked.jobs) as pool:

@@ -8,8 +8,19 @@ from conformance.diagnosis.conditions import Condition, always
 from tests.mutation.scoring import Named, Option, Said
 
 from .everyday_mistakes import MHA, MISTAKES, SDPA, Mistake
-from .everyday_session import PairTrial, Trial, main, outcome_of, pair_outcome, pair_trials, trials, tried
-from .writing import ARGUMENTS, ROWS, written
+from .everyday_session import (
+    PairTrial,
+    Trial,
+    main,
+    outcome_of,
+    pair_outcome,
+    pair_trials,
+    right_trials,
+    styled,
+    trials,
+    tried,
+)
+from .writing import ARGUMENTS, ROWS, STYLES, written
 
 IGNORED = next(each for each in MISTAKES if each.name == "causal ignored")
 
@@ -152,6 +163,36 @@ def test_what_is_accepted_is_not_reported_beside_a_mistake(
     assert found.outcome == "right", found.said
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "styles", "globs"),
+    [
+        # No bound is derived for the mistake, and it computes float64 in float32.
+        (
+            "softmax over all axes but the batch",
+            (),
+            {"computes in": "float32", "softmax": "before V"},
+            ("shapes/cross_attention/*", "numerics/float64/*"),
+        ),
+        # Few replies show that the fill is -inf in float16, because the scaled bias hides what it masks.
+        ("bias before the scale", ("bias",), {"masks": "fill with -1e9"}, ("degenerate/*", "combined/*")),
+        # The finite fill of the other masks is accepted, and the mask is applied beside it.
+        (
+            "mask applied after the softmax, the rest before",
+            ARGUMENTS,
+            {"masks": "fill with the lowest number"},
+            ("degenerate/*", "numerics/nonfinite/*"),
+        ),
+    ],
+    ids=["underived", "float16", "after"],
+)
+def test_a_mistake_is_named_however_the_rest_is_written(
+    name: str, arguments: tuple[str, ...], styles: dict[str, str], globs: tuple[str, ...]
+) -> None:
+    mistake = next(each for each in MISTAKES if each.name == name)
+    found = tried(Trial(mistake, SDPA, arguments, styles=styles), globs)
+    assert found.outcome == "right", found.said
+
+
 # Two mistakes in one function; the first changes the calls in which the second shows.
 PAIRS = (
     ("no maximum", "result in float64", ()),
@@ -198,19 +239,53 @@ def test_pairs_replace_different_lines() -> None:
 
 @pytest.mark.parametrize(("operator", "arguments"), [("sdpa", ARGUMENTS), ("mha", ARGUMENTS)])
 def test_what_has_no_mistake_conforms(operator: str, arguments: tuple[str, ...]) -> None:
-    assert tried(Trial(Mistake("none", (), {}), operator, arguments)).outcome == "survived"
+    assert tried(Trial(Mistake("none", (), {}), operator, arguments)).outcome == "right"
 
 
 @pytest.mark.parametrize("rows", [name for name in ROWS if name != "zero"])
 def test_what_is_returned_for_fully_masked_rows_is_accepted(rows: str) -> None:
     """In float64, no call shows beforehand what a function returns if an additive mask hides a whole row."""
-    assert tried(Trial(Mistake("none", (), {}), SDPA, ARGUMENTS, rows), ("degenerate/*",)).outcome == "survived"
+    assert tried(Trial(Mistake("none", (), {}), SDPA, ARGUMENTS, rows), ("degenerate/*",)).outcome == "right"
 
 
-def test_pairs_have_no_other_rows(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--pairs", "3", "--rows", "nan"], "--pairs cannot be used with --rows"),
+        (["--right", "3", "--rows", "nan"], "--right cannot be used with --rows"),
+        (["--right", "3", "--pairs", "2"], "--pairs cannot be used with --right"),
+        (["--rows", "nan", "--styled"], "--rows cannot be used with --styled"),
+    ],
+)
+def test_options_that_exclude_each_other(given: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main(["--pairs", "3", "--rows", "nan"])
-    assert "--rows cannot be used with --pairs" in capsys.readouterr().err
+        main(given)
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [2, 5, 11])
+def test_of_a_right_function_nothing_is_reported(number: int) -> None:
+    found = tried(right_trials(number)[-1])
+    assert found.outcome == "right", found.said
+
+
+def test_whatever_is_reported_of_a_right_function_is_wrong() -> None:
+    none = Mistake("none", (), {})
+    assert outcome_of(none, said(conforms=True)) == "right"
+    assert outcome_of(none, said(option("causal_mask=ignored"))) == "wrong"
+    assert outcome_of(none, said(others=("precision",))) == "unexplained"
+
+
+def test_a_mistake_is_written_in_every_way_that_leaves_it_there() -> None:
+    for plain, trial in zip(trials(1), styled(trials(1)), strict=True):
+        ways = [STYLES[part][way] for part, way in trial.styles.items()]
+        assert all(lines.keys().isdisjoint(trial.mistake.lines) for lines in ways), trial.name
+        assert trial.text != plain.text, trial.name
+
+
+def test_right_functions_are_written_in_every_way() -> None:
+    names = [trial.name for trial in right_trials(60)]
+    assert all(any(f"{part} {way}" in name for name in names) for part, ways in STYLES.items() for way in ways)
 
 
 def test_mistakes_in_the_lines_of_fully_masked_rows_are_left_out() -> None:

@@ -109,6 +109,82 @@ ROWS: Mapping[str, Mapping[str, str]] = {
     },
 }
 
+SIZES = PARTS["sizes"][1]
+
+# A loop over tiles of 3 keys. What it has summed is rescaled where a row gets a larger maximum.
+TILES = """\
+logits = logits.astype(np.promote_types(query.dtype, np.float32))
+peak = np.full((*logits.shape[:-1], 1), -np.inf, logits.dtype)
+total, output = np.zeros_like(peak), np.zeros((*logits.shape[:-1], value.shape[-1]), logits.dtype)
+for start in range(0, keys, 3):
+    tile = slice(start, start + 3)
+    top = np.maximum(peak, logits[..., tile].max(axis=-1, keepdims=True))
+    safe = np.where(np.isneginf(top), 0, top)
+    weights, old = np.exp(logits[..., tile] - safe), np.exp(peak - safe)
+    total = total * old + weights.sum(axis=-1, keepdims=True)
+    output = output * old + weights @ value[:, :, tile]
+    peak = top
+output = (output / np.where(total == 0, 1, total)).astype(dtype)"""
+
+IN_TYPE = """\
+dtype = query.dtype
+query, key, value = query.astype({0}), key.astype({0}), value.astype({0})"""
+CAST = "output, weights = ({}).astype(dtype), weights.astype(dtype)"
+
+# What can be written in several ways that are all right -> name of each way -> its lines.
+STYLES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
+    "computes in": {
+        "its dtype": {"sizes": f"{SIZES}\ndtype = query.dtype"},
+        "float32": {"sizes": f"{SIZES}\n{IN_TYPE.format('np.float32')}"},
+        "float64": {"sizes": f"{SIZES}\n{IN_TYPE.format('np.float64')}"},
+    },
+    "logits": {
+        "scaled": {},
+        "of a scaled query": {
+            "logits": "logits = query * query.dtype.type(factor) @ key.swapaxes(-1, -2)",
+            "scaled": "",
+        },
+        "of both scaled": {
+            "logits": """\
+root = query.dtype.type(math.sqrt(abs(factor)))
+logits = query * np.copysign(root, query.dtype.type(factor)) @ (key * root).swapaxes(-1, -2)""",
+            "scaled": "",
+        },
+        "scaled in float64": {"scaled": "logits = logits * np.float64(factor)"},
+        "from einsum": {"logits": 'logits = np.einsum("bhqd,bhkd->bhqk", query, key, optimize=True)'},
+        "head by head": {
+            "logits": """\
+heads = [[query[b, h] @ key[b, h].T for h in range(query.shape[1])] for b in range(query.shape[0])]
+logits = np.array(heads, dtype=query.dtype)"""
+        },
+    },
+    "masks": {
+        "fill": {},
+        "add": {"fill": "logits = (logits + np.where(allowed, 0, -np.inf)).astype(query.dtype)"},
+        "assign": {
+            "fill": """\
+logits = logits.astype(query.dtype)
+logits[~np.broadcast_to(allowed, logits.shape)] = -np.inf"""
+        },
+        "fill with -1e9": {"fill": "logits = np.where(allowed, logits, -1e9).astype(query.dtype)"},
+        "fill with the lowest number": ROWS["mean"],
+    },
+    "softmax": {
+        "before V": {"output": CAST.format("weights @ value")},
+        "before V, NaN for fully masked rows": {**ROWS["nan"], "output": CAST.format("weights @ value")},
+        "base 2": {
+            "weights": "weights = np.exp2((logits - top) * query.dtype.type(math.log2(math.e)))",
+            "output": CAST.format("weights @ value"),
+        },
+        "divided after V": {"divide": "", "output": CAST.format("weights @ value / np.where(total == 0, 1, total)")},
+        "in tiles": {"maximum": "", "weights": "", "total": "", "divide": "", "output": TILES},
+    },
+}
+# The parts that a way to write the softmax may replace.
+OF_SOFTMAX = ("maximum", "weights", "total", "divide")
+# The ways to write the softmax of a function that returns its weights, too.
+WITH_WEIGHTS = ("before V", "before V, NaN for fully masked rows", "base 2")
+
 
 def written(operator: str, arguments: Sequence[str], replaced: Mapping[str, str]) -> str:
     """
