@@ -518,6 +518,45 @@ def test_beside_a_fill_only_rows_that_an_added_mask_hides_are_fully_masked(check
     assert f"observed: in float16, {row} {why}" in done.notes
 
 
+ADDED_IN_FLOAT64 = """
+import numpy as np
+
+def attention(query, key, value, mask=None):
+    logits = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])
+    if mask is not None:
+        logits = logits + (1 - mask) * -1e9
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ value
+"""
+
+
+@pytest.mark.parametrize("cast", [True, False], ids=["cast", "float64"])
+def test_a_fill_that_is_added_in_float64_has_one_name(checked: Check, tmp_path: Path, *, cast: bool) -> None:
+    """
+    np.sqrt of an integer is a float64 number, so NumPy 2 computes in float64 whatever the dtype of the inputs.
+
+    Then -1e9 hides no difference of logits: a fully masked row gets the weights of a row without a mask.
+    """
+    text = ADDED_IN_FLOAT64.replace("@ value", "@ value.astype(float)")
+    text = text.replace("return weights", "return (weights") + "    ).astype(query.dtype)\n" if cast else text
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    done = checked(f"{tmp_path / 'mine.py'}:attention", "degenerate/*", "combined/*", "masks/key_padding_self/*")
+    added = (
+        "it adds -1e9 to masked logits, so masked keys still get weight in a fully masked row, or if their logits are "
+        "larger by 1e9"
+    )
+    assert sentences(done) == ([added] if cast else ["it returns float64", added])
+    assert any(note.startswith("observed: it ignores the mask in a fully masked row (accepted") for note in done.notes)
+
+
+def test_a_choice_under_which_a_cause_undoes_it_costs_as_much_as_the_mistake(checked: Check) -> None:
+    """With one key the function ignores the mask. To take this for a fill would make every other such call fail."""
+    given = str(HERE.parent / "mutation" / "bugs" / "plain_runtime.py:one_key_needs_no_softmax")
+    done = checked(given, "degenerate/*", "numerics/nonfinite/*")
+    assert [(cause.explained, cause.count) for cause in done.causes] == [(False, 3)], done.lines()
+    assert not any("fills masked logits" in note for note in done.notes)
+
+
 def test_a_declared_choice_holds_in_every_dtype(checked: Check) -> None:
     done = checked("checked_sdpa:fill_beyond_float16", "degenerate/*", declare={"fully_masked_row": "uniform"})
     assert sentences(done) == ["it returns NaN for a fully masked row, only in float16"]
@@ -709,6 +748,32 @@ def test_a_folder_that_another_check_takes_meanwhile_is_refused(
     monkeypatch.setattr(RunLog, "create", taken)
     with pytest.raises(CheckError, match="has a run already: choose another --out"):
         checked("checked_sdpa:right", "shapes/*")
+
+
+COARSE_SOFTMAX = """
+import numpy as np
+
+def attention(query, key, value, mask=None):
+    logits = query @ key.swapaxes(-1, -2) * query.dtype.type(query.shape[-1] ** -0.5)
+    logits = logits if mask is None else np.where(mask, logits, query.dtype.type(-np.inf))
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return weights / np.cumsum(weights, axis=-1)[..., -1:] @ value
+"""
+
+
+def test_long_rows_show_a_coarse_softmax_and_no_coarse_accumulators(checked: Check, tmp_path: Path) -> None:
+    """Short rows show neither. A softmax may be computed in half precision; dot products must not be summed in it."""
+    (tmp_path / "mine.py").write_text(COARSE_SOFTMAX, encoding="utf-8")
+    globs = ("numerics/half/*", "shapes/kernel_sized/*")
+    done = checked(f"{tmp_path / 'mine.py'}:attention", *globs)
+    assert done.decision.conforms, done.lines()
+    said = "in float16, it rounds after every operation, also inside the softmax (profile stepwise)"
+    assert f"arithmetic: {said}" in done.notes
+    bug = str(HERE.parent / "mutation" / "bugs" / "plain_sdpa.py:products_summed_in_half")
+    done = checked(bug, *globs, into="bug")
+    assert sentences(done) == [
+        "it rounds like code that computes in float16 throughout: coarser than its arithmetic profile, only in float16"
+    ]
 
 
 def test_coarser_arithmetic_can_be_meant(checked: Check) -> None:
