@@ -235,8 +235,6 @@ def decided(observed: ObservedDecisions, diagnoses: Diagnoses) -> ObservedDecisi
         return _best_ways(observed, diagnoses.under)
     parts = {some: _best_ways(part, partial(diagnoses.under, among=some)) for some, part in observed.split.items()}
     split = _best_ways(replace(observed, split=parts).split_by_dtype(), diagnoses.under)
-    if not _tells(diagnoses.under(split), OF_FILL):
-        return split
     return min(_best_ways(observed, diagnoses.under), split, key=lambda each: diagnoses.under(each).bits)
 
 
