@@ -275,9 +275,10 @@ def _with_best(
 
 def _of_varying(way: tuple[str, str], diagnosis: Diagnosis, concerned: Collection[str]) -> float:
     """
-    Return the further cost of a way under which a cause names its decision, so it is made differently in some calls.
+    Return what a way costs in addition if a cause says that its decision is made differently in some calls.
 
-    To undo a way costs nothing. But it is the same to say that the way is the mistake, under the opposite condition.
+    A cause that undoes a way has no prior cost. But then the way itself could be the mistake, under the opposite
+    condition, so it costs as much as that.
     """
     undone = [cause for cause in diagnosis.causes if any(each in concerned for each, _ in cause.candidate.change)]
     return of_change([way]) + sum(cause.condition_bits for cause in undone) if undone else 0.0

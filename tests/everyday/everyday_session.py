@@ -4,8 +4,8 @@ Write every everyday mistake in several signatures, and print what `check` names
 A signature is a set of keyword arguments that can express the mistake: the fewest, all, and some random sets. With
 `--pairs N`, check N functions with two mistakes each instead. With `--rows`, each function also returns NaN, or the
 mean of V, for a fully masked row. This is accepted, so it must not be reported. With `--right N`, check N functions
-without a mistake, each written in its own way. Nothing may be reported. With `--styled`, the functions with a mistake
-are also written in many ways.
+without a mistake, each written in its own way. Nothing may be reported. With `--styled`, write each function with a
+mistake in its own way, too.
 """
 
 import argparse
@@ -99,7 +99,7 @@ def right_trials(number: int) -> list[Trial]:
 
 
 def styled(every: Iterable[Trial]) -> Iterator[Trial]:
-    """Draw for each function the way in which it is written, in the lines that its mistake leaves."""
+    """Draw for each function the way in which it is written, except in the lines of its mistake."""
     source = np.random.default_rng(SEED)
     for trial in every:
         yield replace(trial, styles=_styles(trial.mistake, trial.arguments, source))
@@ -107,9 +107,9 @@ def styled(every: Iterable[Trial]) -> Iterator[Trial]:
 
 def _styles(mistake: Mistake, arguments: Sequence[str], source: np.random.Generator) -> dict[str, str]:
     """
-    Draw one way for each part of the code, of those that do not concern the lines of the mistake.
+    Draw one way for each part of the code, of those that leave the lines of the mistake as they are.
 
-    If something is declared for the mistake, the lines that make fully masked rows stay.
+    If something is declared for the mistake, the lines that decide what fully masked rows return stay, too.
     """
     kept = {*mistake.lines, *(name for lines in ROWS.values() for name in lines if mistake.declare)}
     found = {}
