@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 from conformance.bounds.outputs import UnderivedBound
 from conformance.bridge.profile import Profile
@@ -17,7 +16,6 @@ from conformance.checking.probe_calls import (
     shortest,
 )
 from conformance.deviations.deviation import Dialect
-from conformance.diagnosis.behaviour_profile import Probe
 from conformance.diagnosis.coarser_arithmetic import ARITHMETIC, hardly_within, misfit_under
 from conformance.diagnosis.diagnosis import first_look
 from conformance.diagnosis.evidence import Change, Evidence
@@ -174,7 +172,7 @@ def evident_cause(
 
     def smallest(some: Answers, dialect: Dialect, number: int = ENOUGH) -> list[Evidence]:
         ordered = sorted(some, key=lambda answer: answer[0].reply_limit)
-        return [evidence(expected.reply(*answer, dialect, profile)) for answer in ordered[:number]]
+        return [expected.evidence(*answer, dialect, profile) for answer in ordered[:number]]
 
     def shown(group: Answers, dialect: Dialect) -> dict[str, str] | None:
         """The deviations that most calls show; {} if most conform, and None if no deviation explains the others."""
@@ -198,11 +196,6 @@ def evident_cause(
             return alone
         cause |= shown(failing, dialect) or {}
     return cause
-
-
-def evidence(probe: Probe) -> Evidence:
-    """Return the probe as evidence; the reply is dropped if it is as declared."""
-    return replace(probe, actual=None) if probe.suspect().conforms_under(probe.dialect) else probe
 
 
 def _first(cells: Sequence[Evidence]) -> list[Change]:

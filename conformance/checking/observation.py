@@ -10,14 +10,13 @@ from typing import Literal
 import numpy as np
 
 from conformance.bridge.profile import UNIT, Profile
-from conformance.checking.arithmetic import ANCHOR, evidence
+from conformance.checking.arithmetic import ANCHOR
 from conformance.checking.declarations import Declared
 from conformance.checking.probe_calls import Answers, Expectations, is_open
 from conformance.deviations.catalogue import TABLE, evaluate
 from conformance.deviations.deviation import Dialect, Reply
 from conformance.deviations.names import CANONICAL_NAMES
 from conformance.deviations.nonfinite import OF_MASKED_NAN
-from conformance.diagnosis.behaviour_profile import Probe
 from conformance.diagnosis.diagnosis import Diagnosis, diagnose
 from conformance.diagnosis.explanation import of_change
 from conformance.diagnosis.suspect import OF_RESULTS, Suspect
@@ -215,12 +214,9 @@ class Diagnoses:
         dialects = {each: {**self._declared, **observed.under(each)} for each in dtypes}
         key = tuple((each, frozenset(dialect.items())) for each, dialect in dialects.items())
         if key not in self._known:
-            self._known[key] = diagnose([evidence(self._reply(*each, dialects)) for each in asked])
+            under = {each: (dialects[each], self._profiles[each]) for each in dtypes}
+            self._known[key] = diagnose([self._expected.evidence(*each, *under[each[0].case.dtype]) for each in asked])
         return self._known[key]
-
-    def _reply(self, cell: Cell, outcome: Outcome, dialects: Mapping[str, Dialect]) -> Probe:
-        dtype = cell.case.dtype
-        return self._expected.reply(cell, outcome, dialects[dtype], self._profiles[dtype])
 
 
 def decided(observed: ObservedDecisions, diagnoses: Diagnoses) -> ObservedDecisions:

@@ -12,6 +12,7 @@ from conformance.bridge.profile import Profile
 from conformance.checking.preflight import import_paths
 from conformance.deviations.deviation import Dialect
 from conformance.diagnosis.behaviour_profile import Probe
+from conformance.diagnosis.evidence import Evidence, Remembered
 from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, make_cell
 from conformance.engine.environments import our_own
@@ -128,6 +129,7 @@ class Expectations:
     """What is expected of the calls of one subject. judge: remembers it for the judged run, which makes them again."""
 
     judge: Judge = field(default_factory=Judge)
+    _evidence: Remembered = field(default_factory=Remembered)
 
     def of(self, cell: Cell, dialect: Dialect, profile: Profile) -> Expectation:
         """
@@ -151,6 +153,15 @@ class Expectations:
         """Return a reply with the expectation of its call under the declared dialect."""
         expected = self.of(cell, declared, profile)
         return Probe(cell.case.id, cell.call.facts, cell.route.problem, expected, profile, outcome.outputs)
+
+    def evidence(self, cell: Cell, outcome: Outcome, declared: Dialect, profile: Profile) -> Evidence:
+        """Return a reply as evidence, the same object each time, so that nothing is found out of it twice."""
+
+        def compute() -> Evidence:
+            reply = self.reply(cell, outcome, declared, profile)
+            return replace(reply, actual=None) if reply.suspect().conforms_under(reply.dialect) else reply
+
+        return self._evidence.once((cell.key, frozenset(declared.items()), profile), compute)
 
 
 def _of_each_mask(cases: Iterable[Case]) -> list[Case]:

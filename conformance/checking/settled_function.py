@@ -112,6 +112,7 @@ def settle(
             # A mistake may leave rows without a key. It is evident only if it is known what is returned for such a row.
             cause = evident({**declared.dialect, **observed.under(BASIS)})
             observed = decided(observe(*asked, cause), diagnoses) if cause else observed
+        cause = dict(diagnoses.under(observed).shown_everywhere) or cause
     others = tuple(way for way in (cause or {}).items() if not is_accepted(declared, way))
     return SettledFunction(signature, declared, names, read, observed, others)
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from itertools import combinations, islice
 from math import inf, prod
 
@@ -55,16 +55,18 @@ SAME = 1e-4
 FAR = 1e100
 
 
-def solved(suspect: Suspect, limit: float = inf, beside: Change = ()) -> Iterator[Way]:
+def solved(cell: Evidence, limit: float = inf, beside: Change = ()) -> Iterator[Way]:
     """
-    The deviations with a fitted number that explain a failing reply.
+    The deviations with a fitted number that explain a failing reply; each kind of number is fitted once.
 
     limit: in bits; kinds of numbers that cost as much or more are not fitted. beside: deviations that are assumed.
     """
     assumed = {decision for decision, _ in beside}
-    for kind in kinds_for(suspect.problem):
+    for kind in kinds_for(cell.problem):
         if kind.least_bits < limit and kind.decision not in assumed:
-            yield from ((kind.decision, kind.name(number)) for number in solve(kind, suspect, beside))
+            question = ("solve", kind.decision, kind.pattern, beside)
+            numbers = cell.of_reply.once(question, partial(solve, kind, cell.suspect(), beside))
+            yield from ((kind.decision, kind.name(number)) for number in numbers)
 
 
 def solve(kind: Measured, suspect: Suspect, beside: Change = ()) -> list[float]:
@@ -91,13 +93,13 @@ def solve(kind: Measured, suspect: Suspect, beside: Change = ()) -> list[float]:
     return []
 
 
-def solved_together(suspect: Suspect, limit: float) -> Iterator[Change]:
+def solved_together(suspect: Suspect) -> Iterator[Change]:
     """
     Pairs of deviations with fitted numbers that together explain a failing reply.
 
-    One of the two brings the reply much nearer alone. limit: as in `solved`.
+    One of the two brings the reply much nearer alone.
     """
-    kinds = _fittable(suspect, limit)
+    kinds = _fittable(suspect)
     for fit, numbers in _nearest_fits(suspect, kinds, MAX_NEAR_ERROR):
         for second in (kind for kind in kinds if kind.decision != fit.kinds[0].decision):
             both = _Fit((*fit.kinds, second), suspect, ())
@@ -107,14 +109,14 @@ def solved_together(suspect: Suspect, limit: float) -> Iterator[Change]:
 
 def nearest_numbers(suspect: Suspect, most: float) -> Iterator[Way]:
     """The few deviations with a fitted number under which a reply is nearest; most: as in `nearest`."""
-    for fit, (number,) in _nearest_fits(suspect, _fittable(suspect, inf), most):
+    for fit, (number,) in _nearest_fits(suspect, _fittable(suspect), most):
         (kind,) = fit.kinds
         yield kind.decision, kind.name(float(f"{number:.{DIGITS}g}"))
 
 
-def _fittable(suspect: Suspect, limit: float) -> list[Measured]:
-    """The kinds of numbers that cost less than `limit` and change continuously."""
-    return [kind for kind in kinds_for(suspect.problem) if kind.least_bits < limit and not kind.whole]
+def _fittable(suspect: Suspect) -> list[Measured]:
+    """The kinds of numbers that change continuously."""
+    return [kind for kind in kinds_for(suspect.problem) if not kind.whole]
 
 
 def _nearest_fits(suspect: Suspect, kinds: Iterable[Measured], most: float) -> Iterator[tuple["_Fit", "Numbers"]]:
@@ -387,7 +389,7 @@ def numbers(
     """
     found: dict[Way, None] = {}
     for cell in most_informative(cells):
-        solutions = _solved(cell, min(limit, known(cell) + MAX_EXTRA_COST))
+        solutions = solved(cell, min(limit, known(cell) + MAX_EXTRA_COST))
         found |= dict.fromkeys(way for way in solutions if way not in cell.found)
     for way in tuple(found):
         precise = (cell for cell in cells if cell.facts.dtype == "float64" and not cell.explained_by((way,)))
@@ -412,10 +414,6 @@ def is_same_number(one: Way, other: Way) -> bool:
     if first is None or second is None or first[0] is not second[0]:
         return False
     return math.isclose(first[1], second[1], rel_tol=SAME)
-
-
-def _solved(cell: Evidence, limit: float) -> tuple[Way, ...]:
-    return cell.of_reply.once(("solved", limit), lambda: tuple(solved(cell.suspect(), limit)))
 
 
 def most_informative(cells: Sequence[Evidence]) -> list[Evidence]:
@@ -460,9 +458,11 @@ def pairs(cells: Sequence[Evidence], taken: Sequence[Cause], ways_of: WaysOf = w
         affordable = sorted((pair for pair in combinations(single, 2) if of_change(pair) < limit), key=of_change)
         yield iter(affordable[: MAX_PAIRED_LOGITS // prod(cell.problem.logits_shape)])
         if not taken:
-            suspect = _finest(cell, cells).suspect()
-            yield ((way, number) for way in nearest(suspect, single) for number in solved(suspect, limit, (way,)))
-            yield solved_together(suspect, limit)
+            finest = _finest(cell, cells)
+            near = finest.of_reply.once(("nearest", *single), lambda: nearest(finest.suspect(), single))
+            yield ((way, number) for way in near for number in solved(finest, beside=(way,)))
+            together = finest.of_reply.once(("solved together",), lambda: [*solved_together(finest.suspect())])
+            yield iter(together)
 
     return _explaining(cells, changes)
 
@@ -500,7 +500,7 @@ def further(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Cand
     def changes(cell: Evidence) -> Iterator[Iterator[Change]]:
         every = _ways_below(cell, limit) if twos else []
         yield ((*two, other) for two in twos for other in _affordable(two, every, limit))
-        yield ((*each, way) for each in (*ones, *twos) for way in solved(cell.suspect(), limit, each))
+        yield ((*each, way) for each in (*ones, *twos) for way in solved(cell, limit, each))
 
     return _explaining(cells, changes)
 

@@ -114,6 +114,14 @@ class Diagnosis:
         return causes + UNEXPLAINED * len(self.unexplained)
 
 
+    @property
+    def shown_everywhere(self) -> Change:
+        """The deviations of all causes, if they have no condition and no failing cell is without a cause; else ()."""
+        if self.unexplained or any(cause.guards[0].words for cause in self.causes):
+            return ()
+        return tuple(dict.fromkeys(way for cause in self.causes for way in cause.candidate.change))
+
+
 NO_DIAGNOSIS = Diagnosis()
 
 
