@@ -20,8 +20,6 @@ from conformance.deviations.nonfinite import OF_MASKED_NAN
 from conformance.diagnosis.diagnosis import Diagnosis, diagnose
 from conformance.diagnosis.explanation import of_change
 from conformance.diagnosis.suspect import OF_RESULTS, Suspect
-from conformance.engine.cells import Cell
-from conformance.engine.job import Outcome
 from conformance.spec.problem import Problem
 from conformance.verdicts.compare import differs
 from conformance.verdicts.expectation import Expectation

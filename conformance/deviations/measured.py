@@ -203,20 +203,25 @@ OF_HEAD_DIM = (1.0, 0.5, 2.0)
 SCALES = (1.0, 0.5, 0.25, 0.125, 0.1, 2.0)
 
 
+def _fill(
+    decision: str,
+    prefix: str,
+    concerns: Callable[[Problem], bool],
+    steps: Callable[[float], StepsMap],
+    suffix: str = "",
+) -> Measured:
+    """Make a family of fills: few calls show which low number it is, so every guess is tried on other calls."""
+    return Measured(decision, prefix, FILLS, -math.inf, concerns, steps=steps, suffix=suffix, every=True)
+
+
 def _argument_fills(decision: str, is_own: IsMeant) -> tuple[Measured, ...]:
     """Make the families of one mask argument: it fills with a number, and the other masks fill with -inf."""
 
     def kind(prefix: str, suffix: str = "", *, replaces: bool, last: bool = False) -> Measured:
-        return Measured(
-            decision,
-            prefix,
-            FILLS,
-            -math.inf,
-            partial(masks_beside_others, is_own=is_own),
-            steps=lambda number: filled_with(_within(number), replaces=replaces, is_own=is_own, last=last),
-            suffix=suffix,
-            every=True,
-        )
+        def steps(number: float) -> StepsMap:
+            return filled_with(_within(number), replaces=replaces, is_own=is_own, last=last)
+
+        return _fill(decision, prefix, partial(masks_beside_others, is_own=is_own), steps, suffix)
 
     return (
         kind("puts_", replaces=True),
@@ -232,26 +237,16 @@ def of_argument(slot: str) -> tuple[Measured, ...]:
 
 
 MEASURED: tuple[Measured, ...] = (
-    Measured("mask_fill", "puts_", FILLS, -math.inf, _masked, steps=_puts),
-    Measured(
+    _fill("mask_fill", "puts_", _masked, _puts),
+    _fill(
         "mask_fill",
         "puts_",
-        FILLS,
-        -math.inf,
         _has_fully_masked_row,
-        steps=lambda number: fully_masked_rows_zero(_puts(number)),
-        suffix="_but_fully_masked_rows",
+        lambda number: fully_masked_rows_zero(_puts(number)),
+        "_but_fully_masked_rows",
     ),
-    Measured("mask_fill", "adds_", FILLS, -math.inf, _masked, steps=lambda number: filled_with(_within(number))),
-    Measured(
-        "mask_fill",
-        "adds_",
-        FILLS,
-        -math.inf,
-        masks_twice,
-        steps=lambda number: filled_with(_within(number), for_each=True),
-        suffix="_for_each",
-    ),
+    _fill("mask_fill", "adds_", _masked, lambda number: filled_with(_within(number))),
+    _fill("mask_fill", "adds_", masks_twice, lambda number: filled_with(_within(number), for_each=True), "_for_each"),
     *_argument_fills("causal_fill", is_causal_argument),
     Measured("scale", "times_", FACTORS, 1.0, always, problem=_scale_times),
     Measured("scale", "is_", SCALES, math.nan, always, problem=lambda number: scaled_by(lambda _: number)),

@@ -113,7 +113,6 @@ class Diagnosis:
         causes = sum(each.candidate.bits + each.condition_bits for each in self.separated or self.causes)
         return causes + UNEXPLAINED * len(self.unexplained)
 
-
     @property
     def shown_everywhere(self) -> Change:
         """The deviations of all causes, if they have no condition and no failing cell is without a cause; else ()."""

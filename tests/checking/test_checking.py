@@ -372,6 +372,40 @@ def test_what_nothing_explains_is_read_off_the_weights(checked: Check, tmp_path:
     assert f"   {cause.facts[0]}" in done.lines()
 
 
+PADDING_IGNORED_WHERE_TRUE = """
+import numpy as np
+
+
+class Attention:
+    def __init__(self, d_model, num_heads):
+        self.num_heads = num_heads
+        self.w_q, self.w_k, self.w_v, self.w_o = (np.zeros((d_model, d_model)) for _ in range(4))
+
+    def __call__(self, x, mask=None, key_padding_mask=None):
+        batch, length, width = x.shape
+        rows = (batch, length, self.num_heads, width // self.num_heads)
+        q, k, v = ((x @ each).reshape(rows).swapaxes(1, 2) for each in (self.w_q, self.w_k, self.w_v))
+        logits = q @ k.swapaxes(-1, -2) / np.asarray(rows[-1] ** 0.5, x.dtype)
+        if mask is not None:
+            logits = np.where(mask, logits, np.asarray(-1e9, x.dtype))
+        if key_padding_mask is not None:
+            logits = np.where(key_padding_mask[:, None, None, :], np.asarray(-1e9, x.dtype), logits)
+        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        context = weights / weights.sum(axis=-1, keepdims=True) @ v
+        return context.swapaxes(1, 2).reshape(batch, length, width) @ self.w_o
+"""
+
+
+def test_a_fill_that_only_shows_beside_another_mistake_is_told(checked: Check, tmp_path: Path) -> None:
+    """An inverted padding mask shows masked keys, some with logits below -1e9; in other rows, all fills look alike."""
+    (tmp_path / "mine.py").write_text(PADDING_IGNORED_WHERE_TRUE, encoding="utf-8")
+    done = checked(f"{tmp_path / 'mine.py'}:Attention", "combined/padding/*", "degenerate/*")
+    assert sorted(sentences(done)) == [
+        "it fills masked logits with -1e9, not with -inf",
+        "it reads True in key_padding_mask as: ignore this key",
+    ]
+
+
 MIXING = """
 import numpy as np
 

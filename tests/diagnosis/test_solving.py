@@ -151,15 +151,13 @@ def test_one_mask_alone_says_nothing_of_the_others() -> None:
     assert not [decision for decision in told("mask_fill", "puts_-3", padding()) if "argument" in decision]
 
 
-def test_all_fills_of_one_mask_that_a_reply_does_not_distinguish_are_told() -> None:
-    """A fully masked row of the mask is uniform under every low fill; few calls have two masks."""
+def test_all_fills_that_a_reply_does_not_distinguish_are_told() -> None:
+    """A fully masked row is uniform under every fill; another call may show which one it is."""
     asked_of = random_sdpa(13, fully_masked(), flag(KEYS), dtype="float64")
     actual = reply_under({"mask_fill": "puts_-1e9"}, asked_of, Profile.ordinary("float64"))
     found = list(solved(replied(asked_of, actual)))
-    names = {name for decision, name in found if decision == "argument_fill[mask]"}
-    assert names >= {"puts_-1e9", "puts_-10000", "puts_-65504"}
-    ordinary = [name for decision, name in found if decision == "mask_fill" and name.startswith("puts_")]
-    assert len(ordinary) == 1
+    for decision in ("argument_fill[mask]", "mask_fill"):
+        assert {name for each, name in found if each == decision} >= {"puts_-1e9", "puts_-10000", "puts_-65504"}
 
 
 @pytest.mark.parametrize(("dtype", "most"), [("float64", 17), ("float32", 9)])
