@@ -155,10 +155,12 @@ def _would_conform(judged: Judged, name: str) -> bool:
 
 
 def evident_cause(
-    answers: Answers, expected: Expectations, declared: Dialect, profile: Profile
+    answers: Answers, expected: Expectations, declared: Dialect, basis: str, profile: Profile
 ) -> dict[str, str] | None:
     """
     Return the deviations that are evident; {} if there are none, and None if plain calls show a mistake without a name.
+
+    basis: the dtype of the calls. profile: their arithmetic.
 
     Such a mistake shows in all other calls too, and hides any other.
 
@@ -166,9 +168,10 @@ def evident_cause(
     cases with ordinary masks that fail nevertheless; if it explains the others alone, it is the only one. Calibration
     and observation assume both; they are still judged like any other mistake.
     """
-    masked = [(cell, outcome) for cell, outcome in answers if is_ordinary(cell.case)]
+    plain_calls = [answer for answer in _plain(answers, basis) if not answer[0].case.masks]
+    masked = [(cell, outcome) for cell, outcome in answers if is_ordinary(cell.case, basis)]
     closed = [(cell, outcome) for cell, outcome in masked if not is_open(cell.case, cell.route.problem)]
-    basis = [(cell, outcome) for cell, outcome in answers if cell.case.dtype == BASIS]
+    every = [(cell, outcome) for cell, outcome in answers if cell.case.dtype == basis]
 
     def smallest(some: Answers, dialect: Dialect, number: int = ENOUGH) -> list[Evidence]:
         ordered = sorted(some, key=lambda answer: answer[0].reply_limit)
@@ -179,13 +182,13 @@ def evident_cause(
         cells = smallest(group, dialect)
         if 2 * sum(cell.actual is not None for cell in cells) < max(len(cells), 1):
             return {}
-        further = smallest(basis, dialect, 4 * ENOUGH)
+        further = smallest(every, dialect, 4 * ENOUGH)
         if not (tied := _first([*cells, *(cell for cell in further if cell.actual is None)])):
             return None
         best = max(tied, key=lambda change: sum(_suits(cell, change) for cell in further))
         return {decision: name for decision, name in best if name != CANONICAL}
 
-    if (plain := shown(_plain(answers, BASIS), declared)) is None:
+    if (plain := shown(plain_calls, declared)) is None:
         return None
     cause = plain or shown(masked, declared) or {}
     dialect = {**declared, **cause}
@@ -231,11 +234,18 @@ def calibrated(
         plain = _plain(answers, dtype)
         cases = shortest([cell.case for cell, _ in plain])
         short = [answer for answer in plain if answer[0].case in cases]
-        if (name := _best(short, expected, dtype, declared, cause or {})) is not None:
+        shown = cause if cause and _shows(plain, expected, dtype, declared) else {}
+        if (name := _best(short, expected, dtype, declared, shown)) is not None:
             found[dtype] = name
             with suppress(UnderivedBound):  # a substitute bound does not tell two kinds of arithmetic apart
-                found[dtype] = _of_long_calls(name, plain, expected, {**declared, **(cause or {})})
+                found[dtype] = _of_long_calls(name, plain, expected, {**declared, **shown})
     return found
+
+
+def _shows(plain: Answers, expected: Expectations, dtype: str, declared: Dialect) -> bool:
+    """Return whether a cause shows in a dtype: under no profile do all plain calls conform without it."""
+    profiles = (PROFILES[name](dtype) for name in CANDIDATES[dtype])
+    return not any(all(expected.conforms(*answer, declared, profile) for answer in plain) for profile in profiles)
 
 
 def _plain(answers: Answers, dtype: str) -> Answers:

@@ -258,17 +258,18 @@ def _mask(form: MaskForm, *, numeric: bool) -> str:
     return f"({', '.join(AXES[axis] for axis in form.axes)}), {' or '.join(reads)}"
 
 
-def varying_notes(varies: Varying, named: Collection[str]) -> Iterator[str]:
+def varying_notes(varies: Varying, named: Collection[str], judged: Collection[str]) -> Iterator[str]:
     """
     Yield a sentence about the decisions for which several behaviours occur.
 
     named: cases with a named cause or an accepted deviation. A decision is not reported if one of its examples is among
-    them, because that explains the variation.
+    them, because that explains the variation. judged: the cases that were judged. A decision is reported only if all of
+    its examples are among them, because the others may have a cause.
     """
     examples_of = [
         f"{decision}={name} in {case}"
         for decision, examples in varies.items()
-        if not set(examples.values()) & set(named)
+        if set(judged).difference(named).issuperset(examples.values())
         for name, case in examples.items()
     ]
     if examples_of:

@@ -397,7 +397,7 @@ def _finished(
     is_own, raises = not request.like, any(cell.verdict == "error" for cell in run.judged.values())
     further = (
         *accepted_notes(diagnoses),
-        *varying_notes(begun.varies, named),
+        *varying_notes(begun.varies, named, {case for case, _ in run.judged}),
         *added_mask_notes(diagnoses, begun.mask),
         *(exclusive_notes(session.logged_cells) if is_own and raises else ()),
         *dtype_notes(_in_dtypes(run, dtypes, named)),

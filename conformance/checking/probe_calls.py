@@ -1,5 +1,6 @@
 """The calls before a function is judged: plain cases for its arithmetic, and cases without consensus."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -46,7 +47,7 @@ def plan_of(*subjects: Subject) -> WorkerPlan:
     return replace(plan, env={**plan.env, **import_paths()})
 
 
-# The dtype with most cases, and with little doubt about the arithmetic.
+# The dtype with most cases, and with little doubt about the arithmetic, for a function that takes it.
 BASIS = "float32"
 # Maximum number of cases of a kind that are used to find an evident deviation.
 ENOUGH = 12
@@ -97,6 +98,11 @@ def probe(cases: Sequence[Case], subject: Subject, pool: Pool, timeout: float) -
     return probing.answers
 
 
+def basis_of(cases: Iterable[Case]) -> str:
+    """Return the dtype in which evident deviations are searched: that of most cases, which is BASIS if it is taken."""
+    return Counter(case.dtype for case in cases).most_common(1)[0][0]
+
+
 def is_plain(case: Case) -> bool:
     """
     Return whether a case shows the arithmetic only: no masks, no poison, no gain, and at most the weights requested.
@@ -109,10 +115,10 @@ def is_plain(case: Case) -> bool:
     return usual and (not case.masks or (case.dtype in HALF and "weights" in case.outputs))
 
 
-def is_ordinary(case: Case) -> bool:
-    """Return whether a float32 case has boolean masks and no other special feature."""
+def is_ordinary(case: Case, basis: str) -> bool:
+    """Return whether a case in the dtype `basis` has boolean masks and no other special feature."""
     boolean = all(getattr(mask, "element", "bool") == "bool" and mask.kind != "additive" for mask in case.masks)
-    usual = case.dtype == BASIS and case.inputs.distribution == "bell" and case.outputs == ("output",)
+    usual = case.dtype == basis and case.inputs.distribution == "bell" and case.outputs == ("output",)
     return bool(case.masks) and boolean and usual and not case.verbatim
 
 
@@ -195,7 +201,8 @@ def asked_first(cases: Sequence[Case], chosen: Sequence[Case]) -> list[Case]:
     others = {case.dtype for case in chosen} - {BASIS}
     other = [case for case in plain if case.dtype in others and (case.dtype in HALF or case in short)]
     plain = [*basis[: 2 * ENOUGH], *other]
-    closed = (case for case in cases if is_ordinary(case) and not is_open(case, materialise(case)))
+    dtype = basis_of(cases)
+    closed = (case for case in cases if is_ordinary(case, dtype) and not is_open(case, materialise(case)))
     ordinary = sorted(_of_each_mask(closed), key=lambda case: len(case.masks))
     open_: list[Case] = []
     if any(is_open(case, materialise(case)) for case in chosen):

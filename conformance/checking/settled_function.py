@@ -28,7 +28,7 @@ from conformance.checking.arithmetic import (
 )
 from conformance.checking.declarations import Declared
 from conformance.checking.observation import FINITE_FILL, Diagnoses, ObservedDecisions, decided, is_accepted, observe
-from conformance.checking.probe_calls import BASIS, Answers, Expectations, asked_first, probe
+from conformance.checking.probe_calls import Answers, Expectations, asked_first, basis_of, probe
 from conformance.checking.signature import Signature
 from conformance.checking.target import Target
 from conformance.deviations.deviation import Dialect
@@ -98,8 +98,10 @@ def settle(
         subject = write_adapter(Path(folder), before.files(target), signature.device)
         answers = probe(asked_first(*cases), subject, pool, timeout)
     expected = Expectations(judge)
-    basis = PROFILES[given.get(BASIS, ordinary(BASIS))](BASIS)
-    evident = partial(_evident, answers, expected, profile=basis)
+    basis = basis_of(cases[0])
+    evident = partial(
+        _evident, answers, expected, basis=basis, profile=PROFILES[given.get(basis, fallback(basis))](basis)
+    )
     cause = evident(declared.dialect)
     read = {**calibrated(answers, expected, declared.dialect, cause), **given}
     names = {dtype: fallback(dtype) for dtype in CANDIDATES} | read
@@ -110,20 +112,22 @@ def settle(
         observed = decided(observed, diagnoses)
         if not cause:
             # A mistake may leave rows without a key. It is evident only if it is known what is returned for such a row.
-            cause = evident({**declared.dialect, **observed.under(BASIS)})
+            cause = evident({**declared.dialect, **observed.under(basis)})
             observed = decided(observe(*asked, cause), diagnoses) if cause else observed
         cause = dict(diagnoses.under(observed).shown_everywhere) or cause
     others = tuple(way for way in (cause or {}).items() if not is_accepted(declared, way))
     return SettledFunction(signature, declared, names, read, observed, others)
 
 
-def _evident(answers: Answers, expected: Expectations, declared: Dialect, profile: Profile) -> Dialect | None:
+def _evident(
+    answers: Answers, expected: Expectations, declared: Dialect, basis: str, profile: Profile
+) -> Dialect | None:
     """Return `evident_cause`; a fill is the accepted one if no reply distinguishes them."""
-    cause = evident_cause(answers, expected, declared, profile)
+    cause = evident_cause(answers, expected, declared, basis, profile)
     if cause is None or FINITE_FILL[0] not in cause or FINITE_FILL in cause.items():
         return cause
     alike = {**cause, **dict([FINITE_FILL])}
-    conforming = (each for each in answers if each[0].case.dtype == BASIS)
+    conforming = (each for each in answers if each[0].case.dtype == basis)
     conforming = (each for each in conforming if expected.conforms(*each, {**declared, **cause}, profile))
     return alike if all(expected.conforms(*each, {**declared, **alike}, profile) for each in conforming) else cause
 

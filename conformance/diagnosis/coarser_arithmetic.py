@@ -9,6 +9,7 @@ import numpy as np
 
 from conformance.bounds.bound import Bound
 from conformance.bridge.profile import UNIT, Profile
+from conformance.bridge.tensor import Tensor
 from conformance.deviations.catalogue import evaluate
 from conformance.deviations.deviation import Dialect
 from conformance.deviations.names import ARITHMETIC_LINES
@@ -19,7 +20,7 @@ from conformance.reference.steps import State
 from conformance.spec.materialise import HALF
 from conformance.spec.problem import Array
 from conformance.spec.rounding import round_to
-from conformance.verdicts.expectation import compare_all, expect
+from conformance.verdicts.expectation import Expectation, compare_all, expect
 
 # Dtypes that results may be rounded to.
 STORED = ("float32", *HALF)
@@ -96,8 +97,9 @@ class CoarserArithmetic:
         if profile is None or cell.actual is None or (self.rounds_results and not lies_on(profile.store, cell)):
             return None
         for dialect in _with_added(cell):
-            compared = compare_all(expect(cell.problem, dialect, profile), cell.actual, profile)
-            if not any(each.verdict == "fail" for each in compared):
+            expected = expect(cell.problem, dialect, profile)
+            compared = compare_all(expected, cell.actual, profile)
+            if not any(each.verdict == "fail" for each in compared) and _is_judged(cell, expected, cell.actual):
                 return max(float(each.numbers["rms"]) for each in compared)
         return None
 
@@ -161,6 +163,16 @@ class CoarserArithmetic:
         if output in ("output", "weights_mean"):
             return np.asarray(has_others.any(axis=1))[..., None]
         return bool(has_others.all())
+
+
+def _is_judged(cell: Evidence, expected: Expectation, actual: Mapping[str, Tensor]) -> bool:
+    """Whether each wrong element has a finite tolerance under other arithmetic; an infinite one explains any number."""
+    for name, declared in cell.declared.bounds.items():
+        with np.errstate(invalid="ignore"):
+            wrong = np.abs(actual[name].float64() - cell.declared.reply[name].values) > declared.tolerance
+        if np.any(wrong & ~expected.bounds[name].judged):
+            return False
+    return True
 
 
 def _state(cell: Evidence, score: str) -> State:

@@ -708,9 +708,10 @@ def test_each_decision_that_varies_is_told_by_itself() -> None:
         "fully_masked_row=zero in a; fully_masked_row=nan in b",
         "nonfinite_key=isolated in c; nonfinite_key=leaks in d",
     ]
-    assert list(varying_notes(varies, ())) == [f"{VARIES}: {'; '.join(ways)}"]
-    assert list(varying_notes(varies, {"b", "e"})) == [f"{VARIES}: {ways[1]}"]
-    assert list(varying_notes(varies, {"a", "d"})) == []
+    assert list(varying_notes(varies, (), "abcde")) == [f"{VARIES}: {'; '.join(ways)}"]
+    assert list(varying_notes(varies, {"b", "e"}, "abcde")) == [f"{VARIES}: {ways[1]}"]
+    assert list(varying_notes(varies, {"a", "d"}, "abcde")) == []
+    assert list(varying_notes(varies, (), "abc")) == [f"{VARIES}: {ways[0]}"]
 
 
 ALWAYS_CAUSAL = """

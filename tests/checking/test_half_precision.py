@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from conformance.checking import settled_function
+from conformance.checking.arithmetic import evident_cause
 from conformance.checking.function_check import Checked
 from conformance.checking.preflight import Calling, preflight
 from conformance.checking.target import CheckError, parse_target
@@ -64,3 +67,20 @@ def test_cases_in_float32_are_judged_in_float16(tmp_path: Path, checked: Check, 
         note.startswith("called with torch tensors ") and "float16 and bfloat16 in place of float32 and float64" in note
         for note in found.notes
     )
+
+
+@pytest.mark.parametrize("dtypes", [HALF, "torch.bfloat16,"], ids=["half", "bfloat16"])
+def test_an_evident_mistake_is_found_in_the_dtype_of_most_cases(
+    tmp_path: Path, checked: Check, monkeypatch: pytest.MonkeyPatch, dtypes: str
+) -> None:
+    """It shortens the search: what is observed of other decisions takes it into account."""
+    evident: list[dict[str, str] | None] = []
+
+    def kept(*asked: Any, **named: Any) -> dict[str, str] | None:
+        evident.append(evident_cause(*asked, **named))
+        return evident[-1]
+
+    monkeypatch.setattr(settled_function, "evident_cause", kept)
+    found = checked(written(tmp_path, dtypes, "mask"), "masks/attention_4d/*")
+    assert [cause.sentence for cause in found.causes] == ["reads True in mask as: ignore this key"]
+    assert evident == [{"polarity[mask]": "ignore"}]

@@ -11,10 +11,11 @@ from conformance.diagnosis.coarser_arithmetic import ARITHMETIC, observed_errors
 from conformance.diagnosis.diagnosis import diagnose
 from conformance.diagnosis.evidence import Evidence
 from conformance.reference.simulated import Rounded, simulated
-from conformance.spec.problem import Array, Problem
+from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor, truncate_to
+from conformance.verdicts.expectation import expect
 
-from ..problems import random_mha, random_sdpa
+from ..problems import KEYS, QUERIES, random_mha, random_sdpa
 from .judged_cells import cell
 
 Round = Callable[[Array], Array]
@@ -151,3 +152,17 @@ def test_every_kind_of_arithmetic_can_be_simulated() -> None:
         profile = each.of(Profile.uniform("float64"))
         if profile is not None:
             assert np.isfinite(simulated(state, Rounded(profile))["output"]).all()
+
+
+def test_an_infinite_bound_explains_nothing() -> None:
+    """Products that are summed in float16 may overflow beside a fill of -3.4e38, so any number is within that bound."""
+    allowed = np.ones((1, 1, QUERIES, KEYS), dtype=bool)
+    allowed[:, :, 1] = False
+    asked = random_sdpa(23, MaskOperand("mask", ("attention",), "bool", allowed))
+    wrong = cell(asked, {}, {"mask_fill": "finite_minimum"})
+    accumulation = next(each for each in ARITHMETIC if each.name == "float16_accumulation")
+    profile = accumulation.of(wrong.profile)
+    assert profile is not None
+    assert np.isinf(expect(asked, {"mask_fill": "finite_minimum"}, profile).bounds["output"].tolerance[:, :, 1]).all()
+    assert wrong.actual is not None
+    assert not accumulation.explains(wrong)
