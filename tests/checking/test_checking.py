@@ -796,6 +796,13 @@ def attention(query, key, value, mask=None):
 """
 
 
+def test_a_mistake_of_another_dtype_does_not_decide_the_arithmetic(checked: Check) -> None:
+    """The function computes in float16 throughout, and adds 1e-6 in float32 only."""
+    bug = str(HERE.parent / "mutation" / "bugs" / "plain_sdpa.py:softmax_with_eps_in_float32")
+    (cause,) = checked(bug, "causal/offset/*", "numerics/half/*").causes
+    assert str(cause).startswith("it adds 1e-6 to the sum of exp(logit - row maximum), only in float32")
+
+
 def test_long_rows_show_a_coarse_softmax_and_no_coarse_accumulators(checked: Check, tmp_path: Path) -> None:
     """Short rows show neither. A softmax may be computed in half precision; dot products must not be summed in it."""
     (tmp_path / "mine.py").write_text(COARSE_SOFTMAX, encoding="utf-8")
