@@ -160,13 +160,13 @@ def evident_cause(
     """
     Return the deviations that are evident; {} if there are none, and None if plain calls show a mistake without a name.
 
-    basis: the dtype of the calls. profile: their arithmetic.
-
     Such a mistake shows in all other calls too, and hides any other.
 
     One is shown by most plain cases, or else by most cases with ordinary masks. Another one is shown by most of the
     cases with ordinary masks that fail nevertheless; if it explains the others alone, it is the only one. Calibration
     and observation assume both; they are still judged like any other mistake.
+
+    basis: the dtype of these calls. profile: their arithmetic.
     """
     plain_calls = [answer for answer in _plain(answers, basis) if not answer[0].case.masks]
     masked = [(cell, outcome) for cell, outcome in answers if is_ordinary(cell.case, basis)]
