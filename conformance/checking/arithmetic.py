@@ -243,7 +243,7 @@ def calibrated(
 
 
 def _shows(plain: Answers, expected: Expectations, dtype: str, declared: Dialect) -> bool:
-    """Return whether a cause shows in a dtype: under no profile do all plain calls conform without it."""
+    """Return whether a cause shows in a dtype: without it, the plain calls do not all conform under any profile."""
     profiles = (PROFILES[name](dtype) for name in CANDIDATES[dtype])
     return not any(all(expected.conforms(*answer, declared, profile) for answer in plain) for profile in profiles)
 

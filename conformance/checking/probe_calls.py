@@ -135,7 +135,7 @@ class Expectations:
     """What is expected of the calls of one subject. judge: remembers it for the judged run, which makes them again."""
 
     judge: Judge = field(default_factory=Judge)
-    _evidence: Remembered = field(default_factory=Remembered)
+    _evidence: Remembered = field(default_factory=Remembered, init=False)
 
     def of(self, cell: Cell, dialect: Dialect, profile: Profile) -> Expectation:
         """
@@ -161,7 +161,7 @@ class Expectations:
         return Probe(cell.case.id, cell.call.facts, cell.route.problem, expected, profile, outcome.outputs)
 
     def evidence(self, cell: Cell, outcome: Outcome, declared: Dialect, profile: Profile) -> Evidence:
-        """Return a reply as evidence, the same object each time, so that nothing is found out of it twice."""
+        """Return a reply as evidence: the same object each time, because it remembers what was computed for it."""
 
         def compute() -> Evidence:
             reply = self.reply(cell, outcome, declared, profile)

@@ -166,7 +166,7 @@ class CoarserArithmetic:
 
 
 def _is_judged(cell: Evidence, expected: Expectation, actual: Mapping[str, Tensor]) -> bool:
-    """Whether each wrong element has a finite tolerance under other arithmetic; an infinite one explains any number."""
+    """Whether no wrong element has an infinite tolerance under other arithmetic, within which any number would be."""
     for name, declared in cell.declared.bounds.items():
         with np.errstate(invalid="ignore"):
             wrong = np.abs(actual[name].float64() - cell.declared.reply[name].values) > declared.tolerance

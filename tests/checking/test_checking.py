@@ -399,7 +399,7 @@ class Attention:
 def test_a_fill_that_only_shows_beside_another_mistake_is_told(checked: Check, tmp_path: Path) -> None:
     """An inverted padding mask shows masked keys, some with logits below -1e9; in other rows, all fills look alike."""
     (tmp_path / "mine.py").write_text(PADDING_IGNORED_WHERE_TRUE, encoding="utf-8")
-    done = checked(f"{tmp_path / 'mine.py'}:Attention", "combined/padding/*", "degenerate/*")
+    done = checked(f"{tmp_path / 'mine.py'}:Attention", "combined/padding/*", "degenerate/*", "masks/*")
     assert sorted(sentences(done)) == [
         "it fills masked logits with -1e9, not with -inf",
         "it reads True in key_padding_mask as: ignore this key",
